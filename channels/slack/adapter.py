@@ -29,6 +29,7 @@ from channels.slack.client.socket_mode import PING_INTERVAL_SECONDS, SocketMode
 from channels.slack.client.workspaces import WorkspaceTokenStore
 from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.agent_context import AgentContextStore
+from channels.slack.events.authors import resolve_event_authors
 from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
 from channels.slack.events.parser import MessageChange, parse_addressed_edit, parse_change, parse_message, workspace_of
@@ -301,6 +302,7 @@ class SlackChannel:
         event = body.get("event") or {}
         match event.get("type"):
             case "app_mention" | "message":
+                body = await resolve_event_authors(self._directory, body)
                 if incoming := self._parse(body):
                     await self._backfill.receive(self._agent_contexts.attach(incoming, event))
                 elif change := parse_change(body):

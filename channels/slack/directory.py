@@ -1,7 +1,7 @@
 """Lookup of names, locales, time zones, user groups and the bot's user in workspaces, cached."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from channels.base import Priority
@@ -21,16 +21,18 @@ LOOKUP_TIMEOUT_SECONDS, GROUP_TIMEOUT = 3.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class SlackUser:
-    """Display name, locale and time zone of a user.
+    """Display name, locale, time zone and kind of a user.
 
     Attributes:
         locale: the locale as Slack names it (`ko-KR`); empty if unknown.
         time_zone: the IANA name of the time zone; empty if unknown.
+        is_person: False for a bot user, and if Slack does not tell.
     """
 
     name: str
     locale: str = ""
     time_zone: str = ""
+    is_person: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ class WorkspaceDirectory:
         name = (await self._user(team, user)).time_zone
         return name if find_time_zone(name) else ""
 
+    async def find_people(self, team: str, users: Collection[str]) -> set[str]:
+        """Return those of the user ids that Slack knows as people's, and not as bots'."""
+        found = await asyncio.gather(*(self._user(team, user) for user in users))
+        return {user for user, known in zip(users, found, strict=True) if known.is_person}
+
     async def get_user_groups(self, team: str) -> Sequence[SlackUserGroup] | None:
         """Return the user groups of a workspace with their members.
 
@@ -135,7 +142,8 @@ class WorkspaceDirectory:
             found = answer.get("user", {})
             profile = found.get("profile", {})
             name = profile.get("display_name") or profile.get("real_name") or user
-            return SlackUser(name, found.get("locale") or "", found.get("tz") or "")
+            is_person = found.get("is_bot") is False
+            return SlackUser(name, found.get("locale") or "", found.get("tz") or "", is_person=is_person)
 
         return await self._users.get_or_last(user, fetch, SlackUser(user))
 

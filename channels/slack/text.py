@@ -27,6 +27,12 @@ _MENTION = re.compile(
     r"<@(?P<user>[UW][A-Z0-9]+)(?:\|[^<>]*)?>|<(?:#(?=[CDG])|!subteam\^(?=S))(?P<other>[A-Z0-9]+)\|?>"
 )
 
+#: Blank lines at the start of a text.
+_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*+\n)++")
+
+#: Parts of a phone number that its address lacks.
+_PHONE_MARKS = re.compile(r"[\s().\-/]+")
+
 _EVERYBODY = {"channel", "everyone", "here"}
 
 _USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^<>]*)?>")
@@ -53,11 +59,24 @@ def addresses_others(text: str, author: str) -> bool:
 
 
 def remove_mention(text: str, user_id: str) -> str:
-    """Return a text without the mentions of one user.
+    """Return a text without the mentions of one user, and without blank lines and spaces at its ends.
 
-    A mention and the spaces around it become one space. The ends of the text are stripped.
+    A mention takes at most one space with it. Line breaks and the indentation of lines stay.
     """
-    return re.sub(rf"(?:(?<!\s)\s++)?<@{re.escape(user_id)}(?:\|[^<>]*)?>\s*", " ", text).strip()
+    mention = rf"<@{re.escape(user_id)}(?:\|[^<>]*)?>"
+    rest = re.sub(rf"[ \t]?{mention}(?:[ \t]*+{mention})*+[ \t]?", _keep_space, text)
+    return _BLANK_LINES.sub("", rest.lstrip(" \t")).rstrip()
+
+
+def _keep_space(found: re.Match[str]) -> str:
+    """Return the space in place of a mention and the spaces beside it; none at the ends of a line."""
+    text, (start, end) = found.string, found.span()
+    before, after = text[max(start - 1, 0) : start], text[end : end + 1]
+    has_space, space_follows = text[start].isspace(), text[end - 1].isspace()
+    if not (has_space or space_follows):
+        return " " if before.isalnum() and after.isalnum() else ""
+    is_at_start, is_at_end = before in ("", "\n") and not has_space, after in ("", "\n") and not space_follows
+    return "" if is_at_start or is_at_end else " "
 
 
 def make_title(text: str) -> str:
@@ -71,8 +90,9 @@ def make_title(text: str) -> str:
 def to_plain_text(text: str, names: Mapping[str, str]) -> str:
     """Return a text with names and URLs in place of Slack's tokens (such as `<@U1>`).
 
-    A mention becomes `@NAME` or `#NAME`, with the id if there is no name. A link becomes `LABEL (URL)`, or the URL
-    without a label. A date becomes its label. The escapes `&lt;`, `&gt;` and `&amp;` become their characters.
+    A mention becomes `@NAME` or `#NAME`, with the id if there is no name. A link becomes `LABEL (URL)`. It becomes the
+    URL without a label, or the label if that is the address itself, as in Slack's automatic links. A date becomes its
+    label. The escapes `&lt;`, `&gt;` and `&amp;` become their characters.
 
     Args:
         names: the names of users, channels and user groups by their ids.
@@ -91,9 +111,24 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
                     return label
                 return f"@{clean_name(names.get(group, group)) or group if audience == 'subteam' else audience}"
             case _:
-                return target if label in (None, "", target) else f"{label} ({target})"
+                if label and not _is_address(label, target):
+                    return f"{label} ({target})"
+                return label or target
 
     return _unescape(_TOKEN.sub(replacement, text))
+
+
+def _is_address(label: str, target: str) -> bool:
+    """Return whether the label of a link is its target, possibly without the scheme."""
+    scheme, _, address = target.partition(":")
+    match scheme.lower():
+        case "http" | "https":
+            return label in (target, address.removeprefix("//"))
+        case "mailto":
+            return label.lower() in (target.lower(), address.lower())
+        case "tel":
+            return _PHONE_MARKS.sub("", label) == _PHONE_MARKS.sub("", address)
+    return label == target
 
 
 def escape_tokens(text: str) -> str:

@@ -12,7 +12,7 @@ from channels.intake.downloads import FileClient, UnreadableFileError
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_4
-from channels.slack.events.parser import parse_attachment
+from channels.slack.events.content import parse_file
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
 
@@ -77,5 +77,5 @@ class SlackDownloads(FileClient):
         arguments = {"file": file.source.get("id", "")}
         answer = await self._api.for_team(team).call("files.info", arguments, limiter, reads=True)
         found: dict[str, Any] = (answer or {}).get("file") or {}
-        details = parse_attachment({**found, "file_access": ""})
+        details = parse_file({**found, "file_access": ""})
         return replace(details, name=details.name if found.get("name") else file.name)

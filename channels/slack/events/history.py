@@ -17,6 +17,7 @@ from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import HISTORY, TIER_3
 from channels.slack.directory import WorkspaceDirectory
+from channels.slack.events.authors import resolve_authors
 from channels.slack.session_ids import thread_ts_of
 from core.inbox.watermarks import ActivePlace
 
@@ -66,7 +67,8 @@ class SlackHistory:
         _, team, channel = place.id.split(":")
         try:
             bot = await self._directory.get_auth_test(team)
-            messages = await self._messages(team, channel, [thread_ts_of(session) for session in place.sessions], since)
+            found = await self._messages(team, channel, [thread_ts_of(session) for session in place.sessions], since)
+            messages = await resolve_authors(self._directory, team, found, own=bot["user_id"])
             is_shared = await self._is_shared(team, channel, messages)
         except RefusedError as refusal:
             if refusal.code in _TOKEN_ERRORS and not self._api.has_many_workspaces:
@@ -75,12 +77,12 @@ class SlackHistory:
             return []
         authorization = {"team_id": team, "user_id": bot["user_id"], "enterprise_id": bot.get("enterprise_id")}
         payload = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
-        found = []
+        parsed = []
         for message in messages:  # up to 1,000: yield to the event loop between them
             await asyncio.sleep(0)
             if (incoming := self._parse({**payload, "event": _event(channel, message)})) is not None:
-                found.append(incoming)
-        return found
+                parsed.append(incoming)
+        return parsed
 
     async def _is_shared(self, team: str, channel: str, messages: Sequence[ApiObject]) -> bool | None:
         """Return whether a channel is shared with another organisation (Slack Connect).

@@ -5,21 +5,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
-from channels.slack.events.content import get_forwarded_messages, get_message_text
+from channels.slack.events.content import MessageContent, bot_id_of, read_message
 from channels.slack.session_ids import PLATFORM, event_key, is_direct, place_id, session_id
 from channels.slack.settings import DmSessions
-from channels.slack.text import addresses_others, make_title, mentioned_ids, remove_mention
-from core.identity import BOT_PREFIX, Actor, Location
-from core.inbox_message import Attachment, InboxMessage, storable_text
+from channels.slack.text import addresses_others, make_title, remove_mention
+from core.identity import Actor, Location
+from core.inbox_message import InboxMessage, storable_text
 
 #: Subtypes of the messages that people write; all others are for messages of Slack itself or of bots, and for edits.
-_USER_SUBTYPES = {None, "file_share", "thread_broadcast"}
+_USER_SUBTYPES = {None, "file_share", "me_message", "thread_broadcast"}
 
 #: Slack: a user pressed Slack's own stop button of a thread.
 SESSION_STOPPED = "agent_session_stopped"
-
-#: The fields by which a file is downloaded.
-_SOURCE = ("id", "url_private_download", "file_access")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +47,25 @@ def parse_message(
         answers_bots: whether messages of other bots are returned.
     """
     event, bot_user_id = body.get("event") or {}, bot_user_of(body)
-    bot_id, user = str(event.get("bot_id") or ""), str(event.get("user") or "")
-    if not _is_new_message(event, is_bot=bool(bot_id)) or user == bot_user_id or (bot_id and not answers_bots):
+    bot_id = bot_id_of(event)
+    if (
+        not _is_new_message(event, is_bot=bool(bot_id))
+        or event.get("user") == bot_user_id
+        or (bot_id and not answers_bots)
+    ):
         return None
     channel, ts = str(event["channel"]), str(event["ts"])
-    text = get_message_text({**event, "files": ()})
+    content = read_message(event)
     is_alone = event.get("channel_type") == "im" or is_direct(channel)
-    is_mentioned = event["type"] == "app_mention" or bot_user_id in mentioned_ids(text)
-    is_mention = is_mentioned or (is_alone and not bot_id)
-    if not is_mention and (bot_id or not event.get("thread_ts")):
+    is_mentioned = event["type"] == "app_mention" or bot_user_id in content.mentioned
+    is_mention = is_mentioned or (is_alone and not content.is_bot)
+    if not is_mention and (content.is_bot or not event.get("thread_ts")):
         return None
     team = workspace_of(body)
     root = event.get("thread_ts") or ("" if is_direct(channel) and dm_sessions == "single" else ts)
-    author, home_team = (
-        f"{BOT_PREFIX}{bot_id}" if bot_id else user,
-        str(event.get("user_team") or event.get("team") or team),
-    )
-    title = make_title(remove_mention(text, bot_user_id))
+    home_team = str(event.get("user_team") or event.get("team") or team)
+    text = remove_mention(content.text, bot_user_id)
+    title = make_title(text)
     inbound = InboxMessage(
         event_key=event_key(team, channel, ts),
         session_id=session_id(team, channel, root, dm_sessions),
@@ -77,22 +76,22 @@ def parse_message(
             "channel": channel,
             "thread_ts": root,
             "ts": ts,
-            "user": user,
+            "user": str(event.get("user") or ""),
             "user_team": home_team,
             "bot": bot_user_id,
             **({"title": title} if title else {}),
-            **({"name": bot_name(event, bot_id)} if bot_id else {}),
+            **({"name": content.name} if content.is_bot else {}),
         },
-        author=author,
-        text=storable_text(remove_mention(text, bot_user_id)),
+        author=content.author,
+        text=storable_text(text),
         sent_at=float(ts),
-        attachments=tuple(map(parse_attachment, event.get("files") or ())),
-        references=tuple(get_forwarded_messages(event)),
-        actor=Actor(PLATFORM, author, workspaces=(home_team,), is_external=is_external(body)),
+        attachments=content.files,
+        references=tuple(map(MessageContent.to_reference, content.forwarded)),
+        actor=Actor(PLATFORM, content.author, workspaces=(home_team,), is_external=is_external(body)),
         location=Location(team, channel, is_direct=is_alone),
         is_in_thread=bool(event.get("thread_ts")),
     )
-    return IncomingMessage(inbound, is_mention, addresses_others=addresses_others(text, user))
+    return IncomingMessage(inbound, is_mention, addresses_others=addresses_others(content.text, content.author))
 
 
 def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
@@ -118,16 +117,7 @@ def is_from_person_or_bot(message: Mapping[str, Any]) -> bool:
     Args:
         message: a message object of Slack, from the history of a channel or thread.
     """
-    return message.get("subtype") in _USER_SUBTYPES | {"bot_message", "me_message"}
-
-
-def bot_name(event: Mapping[str, Any], bot_id: str) -> str:
-    """Return the display name of the bot that wrote a message; `bot_id` if unknown.
-
-    Args:
-        event: the event or the message object.
-    """
-    return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
+    return message.get("subtype") in _USER_SUBTYPES | {"bot_message"}
 
 
 def parse_addressed_edit(
@@ -148,11 +138,7 @@ def parse_addressed_edit(
     """
     event, bot = body.get("event") or {}, bot_user_of(body)
     before, now = event.get("previous_message") or {}, event.get("message") or {}
-    if (
-        event.get("subtype") != "message_changed"
-        or not bot
-        or bot in mentioned_ids(get_message_text({**before, "files": ()}))
-    ):
+    if event.get("subtype") != "message_changed" or not bot or bot in read_message(before).mentioned:
         return None
     at = float((now.get("edited") or {}).get("ts") or 0.0)
     if not 0 <= at - float(now.get("ts") or 0.0) <= EDIT_MENTION_WINDOW_SECONDS:
@@ -178,7 +164,7 @@ def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
     """
     event = body.get("event") or {}
     before, now, channel = event.get("previous_message") or {}, event.get("message") or {}, event.get("channel")
-    if event.get("type") != "message" or not channel or before.get("bot_id") or before.get("user") == bot_user_of(body):
+    if event.get("type") != "message" or not channel or bot_id_of(before) or before.get("user") == bot_user_of(body):
         return None
     team, ts = workspace_of(body), before.get("ts") or event.get("deleted_ts") or now.get("ts")
     if not ts or before.get("subtype") not in _USER_SUBTYPES:
@@ -188,24 +174,9 @@ def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
             return MessageChange(event_key(team, channel, ts), None)
         case "message_changed" if now.get("subtype") == "tombstone":
             return MessageChange(event_key(team, channel, ts), None)
-        case "message_changed" if now.get("text") != before.get("text"):
-            text = remove_mention(now.get("text") or "", bot_user_of(body))
-            return MessageChange(event_key(team, channel, ts), storable_text(text))
+        case "message_changed" if (text := read_message(now).text) != read_message(before).text:
+            return MessageChange(event_key(team, channel, ts), storable_text(remove_mention(text, bot_user_of(body))))
     return None
-
-
-def parse_attachment(file: Mapping[str, Any]) -> Attachment:
-    """Return an `Attachment` for a file object in a message of Slack.
-
-    Slack: in a channel that is shared with another organisation, an event has only the id of a file and `file_access:
-    check_file_info`. The name is then the id, the type None and the size 0.
-    """
-    return Attachment(
-        name=storable_text(file.get("name") or file.get("id") or "a file"),
-        mime_type=file.get("mimetype"),
-        size=file.get("size") or 0,
-        source={key: file[key] for key in _SOURCE if key in file},
-    )
 
 
 def is_external(body: Mapping[str, Any]) -> bool:

@@ -5,18 +5,17 @@ messages have their present text, and deleted messages are missing.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from channels.base import ContextMessage, SurroundingMessages
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import HISTORY
 from channels.slack.directory import WorkspaceDirectory
-from channels.slack.events.content import PERMALINK, get_forwarded_messages, get_message_text
-from channels.slack.events.parser import bot_name, is_from_person_or_bot
+from channels.slack.events.authors import resolve_authors
+from channels.slack.events.content import PERMALINK, MessageContent, read_message
+from channels.slack.events.parser import is_from_person_or_bot
 from channels.slack.session_ids import PLATFORM
 from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
-from core.identity import BOT_PREFIX, clean_name
 from core.inbox_message import InboxMessage
 
 #: The most messages that one call returns (Slack's limit), and the most calls for one turn.
@@ -57,7 +56,7 @@ class SlackContextFetcher:
         newest = messages[-1]
         team, prompts = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
         thread = await self._read_thread(messages, history)
-        current = {message["ts"]: get_forwarded_messages(message) for message in thread if message["ts"] in prompts}
+        current = {message["ts"]: read_message(message).forwarded for message in thread if message["ts"] in prompts}
         forwarded = [
             (message, part) for ts, message in prompts.items() for part in current.get(ts) or _forwards_of(message)
         ]
@@ -74,19 +73,22 @@ class SlackContextFetcher:
                 and history.since < float(message["ts"]) <= newest.sent_at
             ]
         others = {message.author: message for message in history.others} if history is not None else {}
-        named = [*earlier[:1], *earlier[-MAX_NAMED_MESSAGES:]]
+        contents = [read_message(message) for message in await resolve_authors(self._directory, team, earlier)]
+        named = [*contents[:1], *contents[-MAX_NAMED_MESSAGES:], *(part for _, part in forwarded)]
         names = await self._directory.get_names(
             team,
             {
-                *(str(message["user"]) for message in named if message.get("user") and not message.get("bot_id")),
-                *(part["author"] for _, part in forwarded if part["author"]),
+                *(content.author for content in named if content.author and not content.is_bot),
                 *(author for author, message in others.items() if not message.is_bot),
             },
-            [*map(get_message_text, named), *(str(part["text"]) for _, part in forwarded)],
+            [content.quotable_text for content in named],
         )
         return SurroundingMessages(
             [
-                *(_earlier_message(message, names) for message in earlier),
+                *(
+                    _earlier_message(content, names, is_thread_start=message.get("thread_ts", content.ts) == content.ts)
+                    for message, content in zip(earlier, contents, strict=True)
+                ),
                 *(_forwarded_message(message, part, names) for message, part in forwarded),
             ],
             {author: names.get(author) or str(message.address.get("name", "")) for author, message in others.items()},
@@ -128,37 +130,29 @@ class SlackContextFetcher:
         return list({message["ts"]: message for message in found}.values())
 
 
-def _forwards_of(message: InboxMessage) -> list[Mapping[str, Any]]:
-    """Return the messages that a stored message forwarded when it was sent.
-
-    Each has the keys `author`, `name`, `text` and `ts`: see `get_forwarded_messages`. The list is empty for none.
-    """
-    return [part for part in message.references if "text" in part]
+def _forwards_of(message: InboxMessage) -> list[MessageContent]:
+    """Return the messages that a stored message forwarded when it was sent; empty for none."""
+    return [MessageContent.from_reference(part) for part in message.references if "text" in part]
 
 
-def _earlier_message(message: Mapping[str, Any], names: Mapping[str, str]) -> ContextMessage:
-    bot = str(message.get("bot_id") or "")
-    user = str(message.get("user") or "")
-    parts = [
-        get_message_text(message),
-        *(f"[forwarded] {clean_name(part['name'])}: {part['text']}" for part in get_forwarded_messages(message)),
-    ]
+def _earlier_message(content: MessageContent, names: Mapping[str, str], *, is_thread_start: bool) -> ContextMessage:
     return ContextMessage(
-        author=f"{BOT_PREFIX}{bot}" if bot else user,
-        name=bot_name(message, bot) if bot else names.get(user, user),
-        text=to_plain_text("\n".join(filter(None, parts)), names),
-        sent_at=float(message["ts"]),
-        is_thread_start=message.get("thread_ts", message["ts"]) == message["ts"],
+        author=content.author,
+        name=content.name or names.get(content.author, content.author),
+        text=to_plain_text(content.quotable_text, names),
+        sent_at=float(content.ts),
+        is_thread_start=is_thread_start,
+        attachments=content.all_files,
     )
 
 
-def _forwarded_message(message: InboxMessage, part: Mapping[str, str], names: Mapping[str, str]) -> ContextMessage:
-    author = part["author"]
+def _forwarded_message(message: InboxMessage, content: MessageContent, names: Mapping[str, str]) -> ContextMessage:
     return ContextMessage(
-        author=author or f"{PLATFORM}:{part['name']}",
-        name=names.get(author) or part["name"] or "somebody",
-        text=to_plain_text(part["text"], names),
-        sent_at=float(part["ts"] or 0),
+        author=content.author or f"{PLATFORM}:{content.name}",
+        name=names.get(content.author) or content.name or "somebody",
+        text=to_plain_text(content.quotable_text, names),
+        sent_at=float(content.ts or 0),
         kind="forwarded",
         event_key=message.event_key,
+        attachments=content.all_files,
     )

@@ -23,6 +23,7 @@ from channels.services import ChannelServices
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed_id
 from channels.slack.directory import WorkspaceDirectory
+from channels.slack.events.authors import resolve_authors
 from channels.slack.events.parser import SESSION_STOPPED
 from channels.slack.interactions.commands import (
     CHOICE_PREFIX,
@@ -266,7 +267,8 @@ class SlackInteractionHandler(InteractionHandler):
             return
         target, say = ResponseTarget.of_message(body), words.messages_for(opener.context.locale)
         try:
-            await self._responder.open_modal(target, ask_modal(say, modal_metadata(target, body["message"])))
+            (message,) = await resolve_authors(self._directory, target.team, [body["message"]])
+            await self._responder.open_modal(target, ask_modal(say, modal_metadata(target, message)))
         except SurfaceError as error:
             log.warning("a modal cannot be opened: %s", error)
             await self._refuse(opener, say.format_error(error.public))

@@ -11,11 +11,9 @@ from typing import Any
 from channels.commands.handlers import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.slack.events.content import get_message_text
-from channels.slack.events.parser import bot_name, parse_attachment
+from channels.slack.events.content import read_message
 from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.interactions.responses import ResponseTarget
-from core.identity import BOT_PREFIX
 
 ASK, WHY, RESET = "ask", "why", "reset"
 
@@ -67,7 +65,7 @@ def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
 
     Args:
         target: the user and place of the shortcut.
-        message: the message object of Slack.
+        message: the message object of Slack: see `read_message`.
 
     Returns:
         A JSON object with `channel`, `ts`, `text`, and these keys:
@@ -77,16 +75,16 @@ def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
             - `url`: the `response_url`.
             - `files`: the attributes of each `Attachment`.
     """
-    bot = str(message.get("bot_id") or "")
+    content = read_message(message)
     metadata = {
         "channel": target.channel,
         "root": target.thread_ts or str(message["ts"]),
-        "author": f"{BOT_PREFIX}{bot}" if bot else str(message.get("user") or ""),
-        "name": bot_name(message, bot) if bot else "",
+        "author": content.author,
+        "name": content.name,
         "ts": str(message["ts"]),
         "url": target.response_url,
-        "text": get_message_text({**message, "files": ()})[:MAX_QUOTED_CHARS],
-        "files": [asdict(parse_attachment(file)) for file in message.get("files") or ()],
+        "text": content.quotable_text[:MAX_QUOTED_CHARS],
+        "files": [asdict(file) for file in content.all_files],
     }
     while len(encoded := json.dumps(metadata, ensure_ascii=False)) > MAX_METADATA_CHARS and (
         metadata["files"] or metadata["text"]

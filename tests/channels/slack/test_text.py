@@ -43,7 +43,7 @@ hostile = st.lists(
         ("<https://x.y/?a=1&amp;b=2>", "https://x.y/?a=1&b=2"),
         ("<https://x.y|the page>", "the page (https://x.y)"),
         ("<https://x.y|https://x.y>", "https://x.y"),
-        ("<mailto:a@b.c|a@b.c>", "a@b.c (mailto:a@b.c)"),
+        ("<mailto:a@b.c|a@b.c>", "a@b.c"),
         ("a &lt;b&gt; &amp;&amp; c", "a <b> && c"),
         ("&amp;lt;", "&lt;"),
         ("&lt;@U1&gt;", "<@U1>"),

@@ -14,10 +14,10 @@ from chatrig.slack.interactions.delivery import SlackInteractions
 from chatrig.slack.interactions.input_values import InputValue
 from chatrig.slack.state.controls import BlockControl
 from chatrig.slack.state.markup import SlackContent
-from chatrig.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackFile, SlackMessage
+from chatrig.slack.state.messages import BROADCAST_SUBTYPE, ME_SUBTYPE, SlackConversation, SlackFile, SlackMessage
 from chatrig.slack.state.payloads import SlackPayloads
 from chatrig.slack.state.views import SlackView
-from chatrig.slack.state.workspace import Workspace, WorkspaceUser, create_id
+from chatrig.slack.state.workspace import SLACKBOT, Workspace, WorkspaceUser, create_id
 
 
 class SlackUserActions:
@@ -49,32 +49,40 @@ class SlackUserActions:
         *,
         thread_ts: str | None = None,
         is_broadcast: bool = False,
+        is_me: bool = False,
         files: Sequence[str | SlackFile] = (),
+        app: str | None = None,
+        blocks: Sequence[Mapping[str, Any]] | None = None,
     ) -> SlackMessage:
         """Post a message as a user, and return it.
 
-        A user who posts in a public channel joins it.
+        A user who posts in a public channel joins it; Slackbot (`USLACKBOT`) posts everywhere.
 
         Args:
             thread_ts: the timestamp of the thread's root message; None for a message outside threads.
             is_broadcast: whether the reply is also sent to the channel.
+            is_me: whether the message is a command `/me`.
             files: the files; a string is the name of an empty file.
+            app: the name of another app that posts with the user's own token; None for Slack's client. The message has
+                the bot of the app, too.
+            blocks: the Block Kit blocks of the app, which are not checked; None for none.
 
         Raises:
             ValueError: the user is not in the private channel or DM, or the thread does not exist.
         """
         author, place = self._find_user(user), self._find_channel(channel)
-        if place.type == "channel":
+        if place.type == "channel" and author.id != SLACKBOT:
             place.members.add(author.id)
-        if author.id not in place.members:
+        if author.id not in place.members | {SLACKBOT}:
             raise ValueError(f"{author.name} is not in {place.name}")
         return self._workspace.post_message(
             place,
-            SlackContent(text),
+            SlackContent(text, blocks),
             user=author.id,
+            bot_id=None if app is None else self._workspace.get_bot_id(app),
             thread_ts=self._check_thread(place, thread_ts),
-            subtype=BROADCAST_SUBTYPE if is_broadcast else "file_share" if files else None,
-            client_msg_id=str(uuid4()),
+            subtype=ME_SUBTYPE if is_me else BROADCAST_SUBTYPE if is_broadcast else "file_share" if files else None,
+            client_msg_id=str(uuid4()) if app is None and author.id != SLACKBOT else None,
             files=tuple(file if isinstance(file, SlackFile) else SlackFile(create_id("F"), file) for file in files),
         )
 
@@ -136,11 +144,15 @@ class SlackUserActions:
         *,
         thread_ts: str | None = None,
         blocks: Sequence[Mapping[str, Any]] | None = None,
+        attachments: Sequence[Mapping[str, Any]] = (),
+        has_user: bool = False,
     ) -> SlackMessage:
         """Post a message as another app, and return it.
 
         Args:
             name: name of the app; the same name is the same app.
+            attachments: the attachments, which are not checked.
+            has_user: whether the app posts as its bot user; else the message has a name in place of a user.
             thread_ts: the timestamp of the thread's root message; None for a message outside threads.
             blocks: the Block Kit blocks, which are not checked; None for none.
 
@@ -150,10 +162,11 @@ class SlackUserActions:
         place = self._find_channel(channel)
         return self._workspace.post_message(
             place,
-            SlackContent(text, blocks),
-            bot_id=self._workspace.other_bots.setdefault(name, create_id("B")),
-            username=name,
-            subtype="bot_message",
+            SlackContent(text, blocks, attachments=tuple(attachments)),
+            user=self._workspace.add_bot_user(name).id if has_user else None,
+            bot_id=self._workspace.get_bot_id(name),
+            username=None if has_user else name,
+            subtype=None if has_user else "bot_message",
             thread_ts=self._check_thread(place, thread_ts),
         )
 

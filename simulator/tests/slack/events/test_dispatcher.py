@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from slack_bolt.async_app import AsyncApp
+from slack_sdk.web.async_client import AsyncWebClient
 
 from chatrig.slack import SlackFile, SlackSimulator
 from tests.slack.conftest import Connect, create_client
@@ -82,6 +83,45 @@ async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected_slack
     assert (event["subtype"], event["username"]) == ("bot_message", "robot")
     assert event["bot_id"] != connected_slack.bot_id
     assert "user" not in event
+
+
+async def test_a_message_of_a_bot_user_has_a_user_who_is_a_bot(
+    connected_slack: SlackSimulator, client: AsyncWebClient
+) -> None:
+    await connected_slack.post_as_other_bot("robot", "general", "beep", has_user=True)
+    (event,) = await wait_for_events(connected_slack, 1)
+    assert (event.get("subtype"), event["bot_profile"]["name"]) == (None, "robot")
+    assert (await client.users_info(user=event["user"]))["user"]["is_bot"]
+
+
+async def test_a_message_by_a_person_s_token_has_the_person_and_a_bot(connected_slack: SlackSimulator) -> None:
+    await connected_slack.post_message("ada", "general", "hi", app="Desk")
+    (event,) = await wait_for_events(connected_slack, 1)
+    assert (event["user"], event["bot_profile"]["name"]) == (connected_slack.people["ada"].id, "Desk")
+    assert event["bot_profile"]["app_id"] == event["app_id"]
+    assert event["bot_profile"]["id"] == event["bot_id"]
+    assert "client_msg_id" not in event
+
+
+async def test_slackbot_posts_as_a_user_who_is_no_bot(connected_slack: SlackSimulator, client: AsyncWebClient) -> None:
+    await connected_slack.post_message("USLACKBOT", "general", "Reminder: lunch")
+    (event,) = await wait_for_events(connected_slack, 1)
+    assert (event["user"], event.get("bot_id"), event.get("subtype")) == ("USLACKBOT", None, None)
+    user = (await client.users_info(user="USLACKBOT"))["user"]
+    assert (user["real_name"], user["is_bot"]) == ("Slackbot", False)
+
+
+async def test_a_me_command_has_its_subtype(connected_slack: SlackSimulator) -> None:
+    await connected_slack.post_message("ada", "general", "wonders", is_me=True)
+    (event,) = await wait_for_events(connected_slack, 1)
+    assert (event["subtype"], event["text"], event.get("blocks")) == ("me_message", "wonders", None)
+
+
+async def test_a_shared_message_has_its_files(connected_slack: SlackSimulator) -> None:
+    message = await connected_slack.post_message("ada", "general", "look", files=["cat.png"])
+    await connected_slack.share_message("grace", message, "random")
+    shown, shared = await wait_for_events(connected_slack, 2)
+    assert shared["attachments"][0]["files"] == shown["files"]
 
 
 async def test_the_event_of_a_broadcast_reply_has_the_root(connected_slack: SlackSimulator) -> None:

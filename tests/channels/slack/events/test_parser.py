@@ -54,6 +54,7 @@ FOLLOW_UP: dict[str, Any] = {"thread_ts": "90.000100"}
         (FOLLOW_UP | {"text": f"<@{BOT}2> hi"}, "slack:T1:C1:90.000100", False),
         (DIRECT | {"subtype": "file_share", "files": [{"name": "a.png"}]}, "slack:T1:D1:100.000200", True),
         (DIRECT | {"text": None}, "slack:T1:D1:100.000200", True),
+        (DIRECT | {"subtype": "me_message"}, "slack:T1:D1:100.000200", True),
     ],
 )
 def test_messages_to_the_bot_are_parsed(event: dict[str, Any], session: str, is_mention: bool) -> None:
@@ -79,7 +80,6 @@ def test_messages_to_the_bot_are_parsed(event: dict[str, Any], session: str, is_
         DIRECT | {"hidden": True},
         {"subtype": "channel_join", "text": f"<@{BOT}> has joined"},
         {"subtype": "channel_topic", "text": f"<@{BOT}> set the topic"},
-        DIRECT | {"subtype": "me_message"},
         DIRECT | {"user": None},
         DIRECT | {"ts": None},
         DIRECT | {"channel": None},

@@ -35,7 +35,7 @@ class SlackPayloads:
         Fields without a value are left out.
         """
         user = None if message.username else message.user
-        is_by_bot_user = message.bot_id == self._workspace.bot_id and user is not None
+        profile = self._bot_profile_of(message) if user is not None else None
         fields: dict[str, Any] = {
             "client_msg_id": message.client_msg_id,
             "type": "message",
@@ -48,7 +48,8 @@ class SlackPayloads:
             "ts": message.ts,
             "team": self._team_of(user),
             "user_team": self._team_of(message.user) if self._is_from_other_team(message.user) else None,
-            "bot_profile": self.bot_profile() if is_by_bot_user else None,
+            "app_id": profile["app_id"] if profile and message.bot_id != self._workspace.bot_id else None,
+            "bot_profile": profile,
             "blocks": self.blocks(message) or None,
             "attachments": [*message.content.attachments, *message.attachments] or None,
             "thread_ts": message.thread_ts,
@@ -63,12 +64,13 @@ class SlackPayloads:
                 "client_msg_id": None,
                 "team": None,
                 "bot_id": None,
+                "app_id": None,
                 "bot_profile": None,
                 "upload": False,
                 "files": [self._file_in_event(message, file) for file in message.files],
             }
         if message.subtype == ME_SUBTYPE:
-            fields |= dict.fromkeys(("team", "bot_profile", "blocks"))
+            fields |= dict.fromkeys(("team", "app_id", "bot_profile", "blocks"))
         return {name: value for name, value in fields.items() if value is not None}
 
     def _is_from_other_team(self, user: str | None) -> bool:
@@ -189,6 +191,7 @@ class SlackPayloads:
             "message_blocks": [shown | {"message": {"blocks": self.blocks(message)}}],
             "from_url": f"https://{TEAM_DOMAIN}.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}",
             "mrkdwn_in": ["text"],
+            **({"files": [self._file_in_event(message, file) for file in message.files]} if message.files else {}),
             **fields,
         }
 
@@ -283,6 +286,13 @@ class SlackPayloads:
             "team_id": self._workspace.team_id,
         }
 
+    def _bot_profile_of(self, message: SlackMessage) -> dict[str, Any] | None:
+        """Return the field `bot_profile` of a message; None if no app posted it."""
+        if message.bot_id in (None, self._workspace.bot_id):
+            return self.bot_profile() if message.bot_id else None
+        bot = self.bot(message.bot_id)
+        return bot and bot | {"app_id": f"A{message.bot_id[1:]}", "team_id": self._workspace.team_id}
+
     def bot(self, id_: str) -> dict[str, Any] | None:
         """Return a bot's JSON as in `bots.info`; None for an unknown id."""
         if id_ == self._workspace.bot_id:
@@ -340,7 +350,7 @@ class SlackPayloads:
         }
         if has_email and user.email:
             profile["email"] = user.email
-        if user.is_bot:
+        if user is self._workspace.bot:
             profile |= {"api_app_id": self._workspace.app_id, "bot_id": self._workspace.bot_id}
             profile |= {"always_active": True}
         return {

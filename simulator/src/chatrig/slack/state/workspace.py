@@ -63,8 +63,8 @@ class WorkspaceUser:
 
     @property
     def email(self) -> str:
-        """The email address; "" for a bot."""
-        return "" if self.is_bot else f"{self.name.lower()}@example.com"
+        """The email address; "" for a bot and for Slackbot."""
+        return "" if self.is_bot or self.id == SLACKBOT else f"{self.name.lower()}@example.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ class Workspace:
         self.app_id = app_id
         self.bot_id = create_id("B")
         self.bot = WorkspaceUser(create_id("U"), "parley", "Parley", is_bot=True)
-        self.users: dict[str, WorkspaceUser] = {self.bot.id: self.bot}
+        slackbot = WorkspaceUser(SLACKBOT, "slackbot", "Slackbot")  # Slack: its `is_bot` is false (bolt-js #794)
+        self.users: dict[str, WorkspaceUser] = {user.id: user for user in (self.bot, slackbot)}
         self.channels: dict[str, SlackConversation] = {}
         self.groups: dict[str, UserGroup] = {}
         self.custom_emoji: dict[str, str] = {}
@@ -145,6 +146,15 @@ class Workspace:
 
     def find_user_by_name(self, name: str) -> WorkspaceUser | None:
         return next((user for user in self.users.values() if user.name == name), None)
+
+    def add_bot_user(self, name: str) -> WorkspaceUser:
+        """Return the bot user of another app; create it if it does not exist."""
+        user = self.find_user_by_name(name) or WorkspaceUser(create_id("U"), name, name, is_bot=True)
+        return self.users.setdefault(user.id, user)
+
+    def get_bot_id(self, app: str) -> str:
+        """Return the id of another app's bot; create it if it does not exist."""
+        return self.other_bots.setdefault(app, create_id("B"))
 
     def add_user_group(self, handle: str, members: Iterable[str]) -> UserGroup:
         group = UserGroup(create_id("S"), handle, frozenset(members))
