@@ -43,7 +43,14 @@ hostile = st.lists(
         ("<https://x.y/?a=1&amp;b=2>", "https://x.y/?a=1&b=2"),
         ("<https://x.y|the page>", "the page (https://x.y)"),
         ("<https://x.y|https://x.y>", "https://x.y"),
-        ("<mailto:a@b.c|a@b.c>", "a@b.c"),
+        ("<mailto:a@b.c|a@b.c> <mailto:A@B.c|a@b.c>", "a@b.c a@b.c"),
+        ("<mailto:evil@b.c|a@b.c>", "a@b.c (mailto:evil@b.c)"),
+        ("<mailto:a@b.c>", "mailto:a@b.c"),
+        ("<tel:+4930123|+49 (30) 1-23>", "+49 (30) 1-23"),
+        ("<tel:+4930666|+49 30 123>", "+49 30 123 (tel:+4930666)"),
+        ("<http://x.y|x.y> <https://x.y/a|x.y/a>", "x.y x.y/a"),
+        ("<https://evil.y|x.y>", "x.y (https://evil.y)"),
+        ("<ftp://x.y|x.y>", "x.y (ftp://x.y)"),
         ("a &lt;b&gt; &amp;&amp; c", "a <b> && c"),
         ("&amp;lt;", "&lt;"),
         ("&lt;@U1&gt;", "<@U1>"),
@@ -125,10 +132,31 @@ def test_a_link_with_a_label_is_shown_with_both(token: str) -> None:
         ("<@UB>", ""),
         ("<@UBC> is another", "<@UBC> is another"),
         ("<@UB>\n```\n  code\n```", "```\n  code\n```"),
+        ("Two things:\n<@UB>\n- check A", "Two things:\n\n- check A"),
+        ("Two things:\n<@UB> \n- check A", "Two things:\n\n- check A"),
+        ("Two things: <@UB>\n- check A", "Two things:\n- check A"),
+        ("<@UB>\n    def f():\n        return 1", "    def f():\n        return 1"),
+        ("run:\n    <@UB> f()", "run:\n    f()"),
+        ("- <@UB> check A\n\n- check B <@UB>", "- check A\n\n- check B"),
+        ("hey <@UB> <@UB> you", "hey you"),
+        ("hey<@UB>you (<@UB>)", "hey you ()"),
     ],
 )
 def test_the_mention_of_the_bot_is_removed(text: str, rest: str) -> None:
     assert remove_mention(text, "UB") == rest
+
+
+@given(
+    st.text("ab- \n", max_size=12).filter(str.strip),
+    st.text("ab- \n", max_size=12).filter(str.strip),
+)
+def test_a_mention_takes_at_most_one_space_with_it(before: str, after: str) -> None:
+    whole = f"x{before}<@UB>{after}x"
+    left, right = f"x{before}", f"{after}x"
+    rest = remove_mention(whole, "UB")
+    joined = {left + right, left.removesuffix(" ") + right, left + right.removeprefix(" "), f"{left} {right}"}
+    assert rest in joined
+    assert rest.count("\n") == whole.count("\n")
 
 
 def test_the_mentioned_users_of_a_text_are_found() -> None:

@@ -52,7 +52,11 @@ async def test_users_and_conversations_can_be_looked_up(slack: SlackSimulator, c
     ada = slack.people["ada"]
     assert (await client.users_info(user=ada.id))["user"]["profile"]["real_name"] == "Ada Lovelace"
     assert (await catch_error(client.users_info(user="U0NOBODY")))["error"] == "user_not_found"
-    assert {user["name"] for user in (await client.users_list())["members"]} == {"parley", *slack.people}
+    assert {user["name"] for user in (await client.users_list())["members"]} == {
+        "parley",
+        "slackbot",
+        *slack.people,
+    }
     assert {c["name"] for c in (await client.conversations_list())["channels"]} == {"general", "random"}
     assert (await client.team_info())["team"]["id"] == slack.team_id
 
