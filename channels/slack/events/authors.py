@@ -52,6 +52,9 @@ async def resolve_event_authors(directory: WorkspaceDirectory, body: Mapping[str
 
 
 def _may_be_from_person(message: Mapping[str, Any]) -> bool:
-    """Return whether an app posted a message as a user. Slack: a `bot_message` is never a person's."""
+    """Return whether an app posted a message as a user.
+
+    Slack: an incoming webhook's message is a `bot_message` without a user (slackapi/python-slack-sdk #229).
+    """
     is_post_of_user = message.get("bot_id") and message.get("user") not in (None, "", SLACKBOT)
     return bool(is_post_of_user) and message.get("subtype") != "bot_message"

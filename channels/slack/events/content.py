@@ -63,7 +63,7 @@ _LISTS = {"checkboxes", "radio_buttons"}
 _WORD = re.compile(r"[^\W_]+")
 
 #: Characters of a word that may be divided.
-_MIN_DIVIDED = 4
+_MIN_DIVIDED_CHARACTERS = 4
 
 _TOKEN_OF_USER = re.compile(r"<@[^<>]*>")
 
@@ -126,9 +126,9 @@ class MessageContent:
 def read_message(message: Mapping[str, Any]) -> MessageContent:
     """Return the content of a message object of Slack: of an event, of the history, or of an interaction.
 
-    If blocks say more than `text`, `text` is left out: people do not see it. Its start stays if it mentions a user whom
-    the blocks do not mention, so that a request in it reaches the bot. Previews of links are no content, except in a
-    message of a bot or without a text.
+    If blocks say more than `text`, `text` is left out: people do not see it. It stays if it mentions a user whom the
+    blocks do not mention, and has other words too, so that a request in it reaches the bot. Previews of links are no
+    content, except in a message of a bot or without a text.
 
     Args:
         message: the message object; it has a `bot_id` only if a bot wrote it: see `resolve_authors`.
@@ -216,7 +216,7 @@ def _says_more(text: str, other: str) -> bool:
     known = _WORD.findall(other.casefold())
     words, run = set(known), "".join(known)
     return any(
-        word not in words and not (word in run and (len(word) >= _MIN_DIVIDED or not word.isascii()))
+        word not in words and not (word in run and (len(word) >= _MIN_DIVIDED_CHARACTERS or not word.isascii()))
         for word in _WORD.findall(text.casefold())
     )
 

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 #: Slack: `file_access` of a file in a channel shared with another organisation, until its details are fetched.
 _UNKNOWN_ACCESS = "check_file_info"
 
+#: Slack: the mode of an old file in a workspace without a paid plan.
+_HIDDEN = "hidden_by_limit"
+
 _NOT_ALLOWED = "the app lacks the scope files:read, so that no files can be read: add it at "
 _WHERE = "https://api.slack.com/apps, your app, under OAuth & Permissions, and install the app again"
 
@@ -72,10 +75,13 @@ class SlackDownloads(FileClient):
 
         Raises:
             SurfaceError: Slack refuses the call, or cannot be reached.
+            UnreadableFileError: Slack hides the file.
         """
         limiter = self._api.get_limiter(("files.info", team), TIER_4)
         arguments = {"file": file.source.get("id", "")}
         answer = await self._api.for_team(team).call("files.info", arguments, limiter, reads=True)
         found: dict[str, Any] = (answer or {}).get("file") or {}
+        if found.get("mode") == _HIDDEN:
+            raise UnreadableFileError("Slack hides it: the workspace has reached its limit")
         details = parse_file({**found, "file_access": ""})
         return replace(details, name=details.name if found.get("name") else file.name)

@@ -117,6 +117,18 @@ async def test_a_me_command_has_its_subtype(connected_slack: SlackSimulator) -> 
     assert (event["subtype"], event["text"], event.get("blocks")) == ("me_message", "wonders", None)
 
 
+async def test_a_hidden_file_has_neither_name_nor_address(
+    connected_slack: SlackSimulator, client: AsyncWebClient
+) -> None:
+    await connected_slack.post_message("ada", "general", "", files=[SlackFile("F0OLD", "old.csv", is_hidden=True)])
+    (event,) = await wait_for_events(connected_slack, 1)
+    assert (event["files"][0].keys(), event["files"][0]["mode"]) == (
+        {"id", "created", "timestamp", "mode"},
+        "hidden_by_limit",
+    )
+    assert "url_private_download" not in (await client.files_info(file="F0OLD"))["file"]
+
+
 async def test_a_shared_message_has_its_files(connected_slack: SlackSimulator) -> None:
     message = await connected_slack.post_message("ada", "general", "look", files=["cat.png"])
     await connected_slack.share_message("grace", message, "random")

@@ -100,7 +100,7 @@ def test_a_request_in_the_fallback_text_stays_before_the_blocks() -> None:
     content = read_message({"bot_id": "B1", "text": "<@UBOT> who is on call?", "blocks": DETAILS})
     assert to_plain_text(content.text, {}) == f"@UBOT who is on call?\n{SHOWN}"
     content = read_message({"bot_id": "B1", "text": "<@UBOT> latency", "blocks": DETAILS})
-    assert (to_plain_text(content.text, {}), content.mentioned) == (SHOWN, {"UBOT"})
+    assert (to_plain_text(content.text, {}), content.mentioned) == (SHOWN, frozenset({"UBOT"}))
 
 
 @pytest.mark.parametrize(

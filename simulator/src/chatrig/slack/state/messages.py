@@ -23,6 +23,7 @@ class SlackFile:
         data: the content.
         alt_text: the description of a picture.
         is_from_other_org: whether another organisation owns the file; events then have only its id.
+        is_hidden: whether Slack hides the old file, as in a workspace without a paid plan.
         redirect_url: the URL to which a download redirects; "" for none.
     """
 
@@ -32,6 +33,7 @@ class SlackFile:
     title: str = ""
     alt_text: str = ""
     is_from_other_org: bool = False
+    is_hidden: bool = False
     redirect_url: str = ""
 
 

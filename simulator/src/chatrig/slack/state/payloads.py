@@ -206,6 +206,8 @@ class SlackPayloads:
 
     def file(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
         created = int(float(message.ts))
+        if file.is_hidden:
+            return {"id": file.id, "created": created, "timestamp": created, "mode": "hidden_by_limit"}
         extension = file.name.rpartition(".")[2].lower()
         return {
             "id": file.id,

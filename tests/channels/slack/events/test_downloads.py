@@ -1,0 +1,16 @@
+"""Downloads of the files of Slack messages."""
+
+from pathlib import Path
+
+from chatrig.slack import SlackFile, SlackSimulator
+from tests.channels.slack.conftest import run_bot
+from tests.channels.wiring import echo
+
+
+async def test_a_file_that_slack_hides_is_named_with_the_reason(slack: SlackSimulator, tmp_path: Path) -> None:
+    async with run_bot(slack, tmp_path, echo) as bot:
+        file = SlackFile("F0OLD", "old.csv", b"a;b", is_hidden=True)
+        await slack.post_message("ada", slack.open_dm("ada"), "read it", files=[file])
+        await bot.wait_for_turns(1)
+        reason = "F0OLD: Slack hides it: the workspace has reached its limit]"
+        assert reason in bot.model.requests[-1]["messages"][-1]["content"]
