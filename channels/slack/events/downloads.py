@@ -53,6 +53,8 @@ class SlackDownloads(FileClient):
                 file = await self._details(team, file)
                 check(file)
             token = await self._api.for_team(team).token()
+        except UnreadableFileError:
+            raise
         except RefusedError as refusal:
             if refusal.code != "missing_scope":
                 raise UnreadableFileError("it is deleted, or I may not read it") from refusal
