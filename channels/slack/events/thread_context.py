@@ -5,6 +5,7 @@ messages have their present text, and deleted messages are missing.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from channels.base import ContextMessage, SurroundingMessages
 from channels.slack.client.api import ApiObject, SlackApi
@@ -13,7 +14,7 @@ from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.authors import resolve_authors
 from channels.slack.events.content import PERMALINK, MessageContent, read_message
 from channels.slack.events.parser import is_from_person_or_bot
-from channels.slack.session_ids import PLATFORM
+from channels.slack.session_ids import PLATFORM, event_key
 from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
 from core.inbox_message import InboxMessage
@@ -86,7 +87,11 @@ class SlackContextFetcher:
         return SurroundingMessages(
             [
                 *(
-                    _earlier_message(content, names, is_thread_start=message.get("thread_ts", content.ts) == content.ts)
+                    replace(
+                        _earlier_message(content, names),
+                        is_thread_start=message.get("thread_ts", content.ts) == content.ts,
+                        key=event_key(team, str(newest.address["channel"]), content.ts),
+                    )
                     for message, content in zip(earlier, contents, strict=True)
                 ),
                 *(_forwarded_message(message, part, names) for message, part in forwarded),
@@ -135,13 +140,12 @@ def _forwards_of(message: InboxMessage) -> list[MessageContent]:
     return [MessageContent.from_reference(part) for part in message.references if "text" in part]
 
 
-def _earlier_message(content: MessageContent, names: Mapping[str, str], *, is_thread_start: bool) -> ContextMessage:
+def _earlier_message(content: MessageContent, names: Mapping[str, str]) -> ContextMessage:
     return ContextMessage(
         author=content.author,
         name=content.name or names.get(content.author, content.author),
         text=to_plain_text(content.quotable_text, names),
         sent_at=float(content.ts),
-        is_thread_start=is_thread_start,
         attachments=content.all_files,
     )
 
@@ -155,4 +159,5 @@ def _forwarded_message(message: InboxMessage, content: MessageContent, names: Ma
         kind="forwarded",
         event_key=message.event_key,
         attachments=content.all_files,
+        key=message.event_key,
     )

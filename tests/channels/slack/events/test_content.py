@@ -245,10 +245,12 @@ async def test_earlier_messages_of_a_thread_have_their_files(
         await bot.wait_for_texts(question, lambda texts: "heard" in texts[-1])
         (first, second) = surroundings[0].messages
         assert (first.is_thread_start, first.text) == (True, "nightly numbers")
+        assert first.key == f"slack:{slack.team_id}:{root.channel.id}:{root.ts}"
         assert [(file.name, file.mime_type, file.size) for file in first.attachments] == [("plan.csv", "text/csv", 19)]
         assert (second.text, [file.name for file in second.attachments]) == ("", ["app.log"])
         (inbound,) = await bot.list_inbox_messages()
-        assert "[files:" not in list_prompts(bot)[0]
+        assert list_prompts(bot)[0].count("[files: plan.csv]") == 1
+        assert "Mon;write" in list_prompts(bot)[0]
         assert inbound.author == slack.people["ada"].id
 
 
