@@ -61,7 +61,7 @@ async def test_posts_through_an_app_count_for_the_person_s_limit(slack: SlackSim
         assert len(await bot.list_turns()) == 1
 
 
-async def test_edits_and_deletions_through_an_app_are_the_person_s(slack: SlackSimulator, tmp_path: Path) -> None:
+async def test_an_edit_through_an_app_is_the_person_s(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "tow", app="Desk")
         await bot.wait_for_turns(1)
