@@ -22,6 +22,7 @@ from channels.discord.events.history import DiscordHistory
 from channels.discord.events.listener import MessageListener
 from channels.discord.events.parser import move_to_thread
 from channels.discord.events.thread_context import DiscordContextFetcher
+from channels.discord.events.thread_titles import get_title_as_text
 from channels.discord.interactions.commands import COMMAND_SYNTAX, make_commands
 from channels.discord.interactions.ephemeral import EphemeralSurface
 from channels.discord.interactions.handler import DiscordInteractionHandler
@@ -280,7 +281,7 @@ class DiscordChannel:
     async def read_message(self, inbound: InboxMessage) -> MessageText:
         is_private = inbound.place.startswith((f"{PLATFORM}:dm:", f"{PLATFORM}:{EPHEMERAL}:"))
         return MessageText.from_message(
-            inbound.text,
+            inbound.text or get_title_as_text(inbound),
             str(inbound.address["speaker"]),
             inbound.attachments,
             is_one_to_one=is_private,

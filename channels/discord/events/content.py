@@ -1,95 +1,201 @@
-"""Text of Discord messages: content, stickers, polls, embeds, forwarded messages."""
+"""Content of Discord messages: the one reader of text, files and forwarded messages.
 
-from collections.abc import Mapping
+Prompts, context messages, quotes, forwards and the test for an empty message use it, so that they agree.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import discord
 
+from channels.discord.session_ids import snowflake_time
 from channels.discord.text import find_mentions, replace_tokens
 from core.identity import clean_name
-from core.inbox_message import format_file_name
+from core.inbox_message import Attachment, storable_text
 
 MentionNames = Mapping[tuple[str, int], str]
 
 #: Placeholders for content that is not text.
 STICKER, POLL, VOICE = "[sticker: {}]", "[poll: {}]", "[voice message]"
+PICTURE, LINK = "[picture: {}]", "[link: {}, {}]"
+UNREADABLE = "[a message that cannot be read here]"
 
 
-def get_mention_names(message: discord.Message) -> dict[tuple[str, int], str]:
-    """Return the names of the users, roles and channels that a message mentions.
+@dataclass(frozen=True, slots=True)
+class MessageContent:
+    """Content that people see in a message, or in the copy of a message that a forward shows.
 
-    Returns:
-        The names that Discord sent with the message, by sign (`@`, `@&` or `#`) and id.
+    Attributes:
+        text: the text that the author wrote, in Discord's markup.
+        extras: the texts beside it, in Discord's markup: components, embeds, stickers, the poll and a voice note.
+        names: the names of mentioned users, roles and channels, as far as Discord sent them, by sign and id.
+        files: the files; without those of `forwarded`.
+        sent_at: seconds since the epoch.
+        forwarded: the forwarded messages. Discord nests no forwards: the forward of a forward has the first message.
     """
+
+    text: str
+    extras: tuple[str, ...]
+    names: MentionNames
+    files: tuple[Attachment, ...]
+    sent_at: float
+    forwarded: "tuple[MessageContent, ...]" = ()
+
+    @property
+    def parts(self) -> "tuple[MessageContent, ...]":
+        """This content and the forwarded ones."""
+        return (self, *self.forwarded)
+
+    @property
+    def is_empty(self) -> bool:
+        """True without any text or file.
+
+        Discord: without the message content intent, messages come without content, embeds, components, files and polls.
+        Exceptions are direct messages, messages that mention the bot, and its own. Stickers, voice notes and forwarded
+        messages always come.
+        """
+        return not (self.markup or self.files or self.forwarded)
+
+    @property
+    def markup(self) -> str:
+        """All texts in Discord's markup, without those of `forwarded`."""
+        return "\n".join(filter(None, (self.text, *self.extras)))
+
+    @property
+    def all_files(self) -> tuple[Attachment, ...]:
+        """The files, with those of `forwarded`."""
+        return tuple(file for part in self.parts for file in part.files)
+
+    def format_text(self, names: MentionNames | None = None) -> str:
+        """Return `markup` with names in place of ids.
+
+        Args:
+            names: names beside those of the message; a mention without a name becomes its id.
+        """
+        return storable_text(replace_tokens(self.markup, {**(names or {}), **self.names}))
+
+    def format_all(self, names: MentionNames | None = None) -> str:
+        """Return the text with that of the forwarded messages: see `format_text`."""
+        return "\n".join(filter(None, (part.format_text(names) for part in self.parts)))
+
+
+def read_content(message: discord.Message) -> MessageContent:
+    """Return the content of a message."""
+    return MessageContent(
+        message.content,
+        tuple(_list_extras(message)),
+        _get_mention_names(message),
+        _parse_files(message.attachments, message),
+        snowflake_time(message.id),
+        tuple(_read_snapshot(snapshot, message) for snapshot in message.message_snapshots),
+    )
+
+
+def _read_snapshot(snapshot: discord.MessageSnapshot, message: discord.Message) -> MessageContent:
+    """Return the content of a forwarded message.
+
+    Args:
+        message: the message that forwards it; Discord renews the URLs of the files there.
+    """
+    extras = tuple(_list_extras(snapshot))
+    if not (snapshot.content or extras or snapshot.attachments):
+        extras = (UNREADABLE,)
+    return MessageContent(
+        snapshot.content,
+        extras,
+        _get_cached_names(message.guild, "\n".join((snapshot.content, *extras))),
+        _parse_files(snapshot.attachments, message),
+        snapshot.created_at.timestamp(),
+    )
+
+
+def _list_extras(message: discord.Message | discord.MessageSnapshot) -> Iterator[str]:
+    yield from _list_component_texts(message.components, {file.id for file in message.attachments})
+    yield from map(_get_embed_text, _list_app_embeds(message))
+    yield from (STICKER.format(clean_name(sticker.name)) for sticker in message.stickers)
+    poll: discord.Poll | None = getattr(message, "poll", None)
+    if poll is not None:
+        answers = " / ".join(answer.text or str(answer.emoji or "") for answer in poll.answers)
+        yield POLL.format(f"{poll.question} - {answers}")
+    if message.flags.voice:
+        yield VOICE
+
+
+def _list_app_embeds(message: discord.Message | discord.MessageSnapshot) -> list[discord.Embed]:
+    """Return the embeds that an app wrote; previews of links are left out.
+
+    Discord: embeds of apps have the type `rich` and no provider. A preview may have that type as well, so the embeds
+    of a person's text are all left out. A forward does not tell the author.
+    """
+    if isinstance(message, discord.Message) and message.content and not message.author.bot:
+        return []
+    return [embed for embed in message.embeds if embed.type == "rich" and not embed.provider.name]
+
+
+def _get_embed_text(embed: discord.Embed) -> str:
+    fields = (f"{field.name}: {field.value}" for field in embed.fields)
+    picture = _name_picture(embed.image.url, None) if embed.image.url else ""
+    lines = (embed.author.name, embed.title, embed.url, embed.description, *fields, picture, embed.footer.text)
+    return "\n".join(filter(None, lines))
+
+
+def _list_component_texts(components: Sequence[Any], file_ids: set[int]) -> Iterator[str]:
+    """Yield the texts of components, in order; those of buttons and menus that only act are left out.
+
+    Args:
+        file_ids: the ids of the message's files, which are not named again.
+    """
+    for component in components:
+        match component:
+            case discord.TextDisplay(content=text):
+                yield text
+            case discord.Button(url=str(url)):
+                yield LINK.format(component.label or component.emoji or "", url)
+            case discord.MediaGalleryComponent(items=items):
+                yield from (_get_media_text(item.media, item.description, file_ids) for item in items)
+            case discord.ThumbnailComponent(media=media, description=description):
+                yield _get_media_text(media, description, file_ids)
+            case discord.SectionComponent(children=children, accessory=accessory):
+                yield from _list_component_texts([*children, accessory], file_ids)
+            case discord.Container(children=children) | discord.ActionRow(children=children):
+                yield from _list_component_texts(children, file_ids)
+
+
+def _get_media_text(media: discord.UnfurledMediaItem, description: str | None, file_ids: set[int]) -> str:
+    is_file = media.attachment_id in file_ids
+    return "" if is_file and not description else _name_picture(media.url, description)
+
+
+def _name_picture(url: str, description: str | None) -> str:
+    return PICTURE.format(description or clean_name(urlsplit(url).path.rpartition("/")[2]))
+
+
+def _parse_files(files: Sequence[discord.Attachment], message: discord.Message) -> tuple[Attachment, ...]:
+    return tuple(
+        Attachment(
+            name=storable_text(file.filename),
+            mime_type=file.content_type,
+            size=file.size,
+            source={"url": file.url, "id": str(file.id), "channel": message.channel.id, "message": message.id},
+        )
+        for file in files
+    )
+
+
+def _get_mention_names(message: discord.Message) -> dict[tuple[str, int], str]:
     names = {("@", user.id): user.display_name for user in message.mentions}
     names |= {("@&", role.id): role.name for role in message.role_mentions}
     names |= {("#", channel.id): channel.name for channel in message.channel_mentions}
     return names
 
 
-def get_message_text(
-    message: discord.Message | discord.MessageSnapshot, names: MentionNames, content: str | None = None
-) -> str:
-    """Return a message's content, stickers, poll and voice note as text.
-
-    Embeds and files are left out. The text is empty if there is nothing else.
-
-    Args:
-        names: the names of mentioned users, roles and channels: see `get_mention_names`. A mention without a name
-            becomes its id.
-        content: a text to use in place of the message's content; None for the content.
-    """
-    text = replace_tokens(message.content if content is None else content, names)
-    parts = [text, *(STICKER.format(clean_name(sticker.name)) for sticker in message.stickers)]
-    poll: discord.Poll | None = getattr(message, "poll", None)
-    if poll is not None:
-        answers = " / ".join(answer.text or str(answer.emoji or "") for answer in poll.answers)
-        parts.append(POLL.format(f"{poll.question} - {answers}"))
-    if message.flags.voice:
-        parts.append(VOICE)
-    return "\n".join(filter(None, parts))
-
-
-def get_context_text(message: discord.Message | discord.MessageSnapshot, names: MentionNames) -> str:
-    """Return a context message as text, with its embeds and the names of its files.
-
-    Embeds of a message with text are left out, since they are link previews; those of apps' messages are not.
-
-    Args:
-        names: the names of mentioned users, roles and channels: see `get_mention_names`. A mention without a name
-            becomes its id.
-    """
-    files = ", ".join(format_file_name(file.filename) for file in message.attachments)
-    is_plain = bool(message.content) and not _is_by_app(message)  # its embeds are link previews
-    embeds = [] if is_plain else [_get_embed_text(embed) for embed in message.embeds]
-    return "\n".join(filter(None, [get_message_text(message, names), *embeds, f"[files: {files}]" if files else ""]))
-
-
-def get_forwarded_messages(message: discord.Message) -> list[dict[str, Any]]:
-    """Return the text and the time of each message that a message forwards.
-
-    Discord does not send their authors.
-
-    Returns:
-        Mappings with `text` and `at` (seconds since the epoch).
-    """
-    return [
-        {
-            "text": get_context_text(snapshot, _get_cached_names(message.guild, snapshot.content)),
-            "at": snapshot.created_at.timestamp(),
-        }
-        for snapshot in message.message_snapshots
-    ]
-
-
 def _get_cached_names(guild: discord.Guild | None, text: str) -> dict[tuple[str, int], str]:
-    """Return the names of the roles and channels that a text mentions.
+    """Return the names of the roles and channels that a text mentions, as far as discord.py's cache has them.
 
     Args:
-        guild: the server, in whose discord.py cache the names are looked up; None for direct messages.
-
-    Returns:
-        The known names by sign (`@&` or `#`) and id.
+        guild: the server of the roles and channels; None for direct messages.
     """
     names = dict[tuple[str, int], str]()
     if guild is None:
@@ -98,23 +204,3 @@ def _get_cached_names(guild: discord.Guild | None, text: str) -> dict[tuple[str,
         if found := guild.get_role(id_) if sign == "@&" else guild.get_channel_or_thread(id_):
             names[sign, id_] = found.name
     return names
-
-
-def is_empty(message: discord.Message) -> bool:
-    """Return whether a message has no text, files or forwarded messages.
-
-    Text includes stickers, polls and voice notes, but no embeds: see `get_message_text`.
-
-    Discord: without the message content intent, messages come without content, files and polls. Exceptions are direct
-    messages, messages that mention the bot, and its own. Stickers, voice notes and forwarded messages always come.
-    """
-    return not (get_message_text(message, {}) or message.attachments or message.message_snapshots)
-
-
-def _is_by_app(message: discord.Message | discord.MessageSnapshot) -> bool:
-    return isinstance(message, discord.Message) and message.author.bot
-
-
-def _get_embed_text(embed: discord.Embed) -> str:
-    fields = (f"{field.name}: {field.value}" for field in embed.fields)
-    return "\n".join(filter(None, [embed.title, embed.description, *fields]))

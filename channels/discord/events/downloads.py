@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from channels.base import FetchedFile, FileCheck
 from channels.discord.client.api import DiscordApi
+from channels.discord.events.content import read_content
 from channels.intake.downloads import FileClient, UnreadableFileError
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
@@ -57,17 +58,10 @@ class DiscordDownloads(FileClient):
             message = await self._api.fetch_message(int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:
             raise UnreadableFileError("it is deleted") from error
-        url = next(
-            (
-                attachment.url
-                for attachment in message.attachments
-                if str(attachment.id) == str(file.source.get("id", ""))
-            ),
-            None,
-        )
-        if url is None:
-            raise UnreadableFileError("it is deleted")
-        return replace(file, source={**file.source, "url": url})
+        for found in read_content(message).all_files:
+            if found.source["id"] == str(file.source.get("id", "")):
+                return replace(file, source={**file.source, "url": found.source["url"]})
+        raise UnreadableFileError("it is deleted")
 
 
 def _has_expired(url: str) -> bool:

@@ -12,6 +12,7 @@ import discord
 
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import DiscordApi
+from channels.discord.events.content import read_content
 from channels.discord.events.parser import is_for_others, is_from_person, is_mention, parse_message, parse_text
 from channels.discord.session_ids import channel_place_id, event_key, guild_id_of, snowflake_time
 from channels.discord.settings import DiscordSettings
@@ -106,7 +107,7 @@ class MessageListener:
             SurfaceError: the message's channel or its author's roles cannot be fetched.
         """
         if guild_id_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
-            message.channel = await self._api.fetch_channel(message.channel.id)
+            message.channel = await self._api.fetch_channel(message.channel.id, message.guild)
         return await self.parse_incoming(message)
 
     def _start_backfill(self, message: discord.Message) -> None:
@@ -132,7 +133,7 @@ class MessageListener:
         events are ignored.
         """
         at = message.edited_at
-        if at is None or not is_from_person(message) or not (message.content or message.attachments):
+        if at is None or not is_from_person(message) or read_content(message).is_empty:
             return
         key, text = event_key(message.channel.id, message.id), parse_text(message, self._api.bot_user)
         incoming: IncomingMessage | None = None

@@ -1,13 +1,14 @@
 """Parser that turns Discord messages into inbox messages."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import discord
 
 from channels.discord.client.api import USER_MESSAGE_TYPES
-from channels.discord.events.content import get_forwarded_messages, get_mention_names, get_message_text, is_empty
+from channels.discord.events.content import MessageContent, read_content
+from channels.discord.events.thread_titles import parse_thread
 from channels.discord.session_ids import (
     EPHEMERAL,
     PLATFORM,
@@ -21,7 +22,7 @@ from channels.discord.session_ids import (
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import addresses_others, remove_mentions
 from channels.intake.handler import IncomingMessage
-from core.inbox_message import Attachment, InboxMessage, storable_text
+from core.inbox_message import InboxMessage
 
 
 def is_from_person(message: discord.Message) -> bool:
@@ -45,8 +46,10 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
     is_free = not is_for_bot and _is_in_free_channel(message, bot, settings.free_channels)
     if not (is_for_bot or is_free) and not isinstance(channel, discord.Thread):
         return None
-    if not (guild is None or is_mention(message, bot)) and is_empty(message):  # the message content intent is missing
+    content = read_content(message)
+    if not (guild is None or is_mention(message, bot)) and content.is_empty:  # the message content intent is missing
         return None
+    references = (*_parse_references(message, content), *parse_thread(channel, bot))
     inbound = InboxMessage(
         event_key=event_key(channel.id, message.id),
         session_id=session_id(guild, channel, message.author.id, settings.sessions),
@@ -63,10 +66,10 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
         author=str(message.author.id),
         text=parse_text(message, bot),
         sent_at=snowflake_time(message.id),
-        attachments=parse_attachments(message),
-        references=tuple(_parse_references(message)),
+        attachments=content.files,
+        references=references,
         is_in_thread=isinstance(channel, discord.Thread),
-        replied_id=next((str(to["message"]) for to in _parse_references(message) if "message" in to), ""),
+        replied_id=next((str(to["message"]) for to in references if "message" in to), ""),
     )
     return IncomingMessage(
         inbound,
@@ -85,26 +88,28 @@ def is_mention(message: discord.Message, bot: discord.abc.User) -> bool:
 def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
     """Return a message's text with names in place of ids, without mentions of the bot.
 
-    Stickers, a poll and a voice note become text, too: see `get_message_text`.
+    It has all of `MessageContent.markup`, such as stickers and a poll.
     """
-    role = _get_bot_role(message)
+    role, content = _get_bot_role(message), read_content(message)
     own_ids = [bot.id] if role is None else [bot.id, role.id]
-    return storable_text(
-        get_message_text(message, get_mention_names(message), remove_mentions(message.content, *own_ids))
-    )
+    return replace(content, text=remove_mentions(content.text, *own_ids)).format_text()
 
 
-def _parse_references(message: discord.Message) -> Iterator[dict[str, Any]]:
-    """Yield what a message replies to or forwards, for `InboxMessage.references`.
+def _parse_references(message: discord.Message, content: MessageContent) -> Iterator[dict[str, Any]]:
+    """Yield the messages that a message replies to or forwards, for `InboxMessage.references`.
+
+    A reply to a message in another channel is left out: not all readers of the reply may see that channel.
 
     Returns:
         For a reply, the ids `channel` and `message` of the message replied to. Then, for each forwarded message, its
-        `text` and `at` (seconds since the epoch).
+        `text`, `at` (seconds since the epoch) and `files` (JSON of `Attachment`).
     """
     to = message.reference
-    if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
+    if to is not None and message.type is discord.MessageType.reply and to.channel_id == message.channel.id:
         yield {"channel": str(to.channel_id), "message": str(to.message_id)}
-    yield from get_forwarded_messages(message)
+    for part in content.forwarded:
+        files = [asdict(file) for file in part.files]
+        yield {"text": part.format_text(), "at": part.sent_at, "files": files}
 
 
 def _get_bot_role(message: discord.Message) -> discord.Role | None:
@@ -142,11 +147,6 @@ def is_for_others(message: discord.Message, bot: discord.abc.User) -> bool:
     return is_reply or bool(message.role_mentions) or any(mention != bot for mention in message.mentions)
 
 
-def parse_attachments(message: discord.Message) -> tuple[Attachment, ...]:
-    """Return the metadata of a message's files, in their order; empty for no files."""
-    return tuple(_parse_attachment(file, message) for file in message.attachments)
-
-
 def _get_guild_locale(guild: discord.Guild | None) -> str:
     """Return the locale that a server has chosen, such as `ko`; empty for none.
 
@@ -170,12 +170,3 @@ def move_to_thread(incoming: IncomingMessage) -> IncomingMessage | None:
     message = inbound.address["message"]
     address = {**inbound.address, "channel": message, "root": inbound.address["channel"]}
     return replace(incoming, inbound=replace(inbound, session_id=f"{inbound.place}:{message}", address=address))
-
-
-def _parse_attachment(file: discord.Attachment, message: discord.Message) -> Attachment:
-    return Attachment(
-        name=storable_text(file.filename),
-        mime_type=file.content_type,
-        size=file.size,
-        source={"url": file.url, "id": str(file.id), "channel": message.channel.id, "message": message.id},
-    )

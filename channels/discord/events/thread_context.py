@@ -13,20 +13,15 @@ import discord
 
 from channels.base import ContextMessage, SurroundingMessages
 from channels.discord.client.api import USER_MESSAGE_TYPES, DiscordApi
-from channels.discord.events.content import (
-    MentionNames,
-    get_context_text,
-    get_forwarded_messages,
-    get_mention_names,
-    is_empty,
-)
+from channels.discord.events.content import MentionNames, MessageContent, read_content
 from channels.discord.events.mentions import DiscordMentionResolver
+from channels.discord.events.thread_titles import to_context_message
 from channels.discord.session_ids import snowflake_time, thread_id_of, time_snowflake
 from channels.discord.text import shorten
 from channels.rate_limits.caller import RefusedError
 from core.conversations.history_state import HistoryState
 from core.identity import BOT_PREFIX
-from core.inbox_message import InboxMessage, storable_text
+from core.inbox_message import Attachment, InboxMessage
 
 #: Messages of a thread that are fetched for one turn, the newest ones. Discord returns 100 a call.
 MAX_MESSAGES = 300
@@ -61,42 +56,54 @@ class DiscordContextFetcher:
         Raises:
             SurfaceError: Discord cannot be reached, or does not let the bot read the channel.
         """
-        thread, messages_by_key = messages[-1].address["channel"], dict[MessageKey, discord.Message]()
-        if history is not None and (id_ := thread_id_of(messages[-1].session_id)) is not None:
-            thread, messages_by_key = id_, await self._fetch_thread(id_, messages, history)
+        thread, messages_by_key = None, dict[MessageKey, discord.Message]()
+        if history is not None and (thread := thread_id_of(messages[-1].session_id)) is not None:
+            messages_by_key = await self._fetch_thread(thread, messages, history)
         references = {message.event_key: key for message in messages if (key := _get_reply_reference(message))}
         missing = set(references.values()) - messages_by_key.keys()
         found = await asyncio.gather(*(self._fetch_message(*reference) for reference in missing))
         known = messages_by_key | {
             key: message for key, message in zip(missing, found, strict=True) if message is not None
         }
-        forwarded = [(message, part) for message in messages for part in message.references if "text" in part]
+        contents = {key: read_content(message) for key, message in known.items()}
         names = await self._mentions.resolve_names(
-            _get_guild_id(messages[-1]), (message.content for message in known.values())
+            _get_guild_id(messages[-1]), (part.markup for content in contents.values() for part in content.parts)
         )
-        prompt_ids = {int(message.address["message"]) for message in messages}
+        prompt_texts = {int(message.address["message"]): message.text for message in messages}
+        title: ContextMessage | None = None
+        if thread is not None and history is not None and not history.since:
+            first_texts = prompt_texts | {id_: content.format_text(names) for (_, id_), content in contents.items()}
+            title = to_context_message(messages, thread, first_texts.get(thread, ""))
         return SurroundingMessages(
             [
                 *(
-                    replace(_to_context_message(message, names), is_thread_start=message.id == thread)
-                    for message in sorted(messages_by_key.values(), key=lambda message: message.id)
+                    replace(_to_context_message(message, contents[key], names), is_thread_start=message.id == thread)
+                    for key, message in sorted(messages_by_key.items(), key=lambda item: item[1].id)
                     if (message.author != self._api.bot_user or message.id == thread)
-                    and message.id not in prompt_ids
-                    and not is_empty(message)
+                    and message.id not in prompt_texts
+                    and not contents[key].is_empty
                 ),
                 *(
-                    self._quote(known[reference], names, key)
+                    self._quote(known[reference], contents[reference], names, key)
                     for key, reference in references.items()
                     if reference in known
                 ),
-                *(_to_forwarded_message(message, part) for message, part in forwarded),
+                *(
+                    _to_forwarded_message(message, part)
+                    for message in messages
+                    for part in message.references
+                    if "text" in part
+                ),
+                *([] if title is None else [title]),
             ],
             {message.author: str(message.address.get("speaker", "")) for message in history.others}
             if history is not None
             else {},
         )
 
-    def _quote(self, message: discord.Message, names: MentionNames, event_key: str) -> ContextMessage:
+    def _quote(
+        self, message: discord.Message, content: MessageContent, names: MentionNames, event_key: str
+    ) -> ContextMessage:
         """Return a replied-to message as a context message.
 
         A message of the bot is truncated to one line of `MAX_OWN_CHARACTERS`: the session's history has its whole text.
@@ -106,7 +113,7 @@ class DiscordContextFetcher:
             names: the names of the mentioned users, roles and channels.
             event_key: the event key of the turn's message that replies to it.
         """
-        quoted = _to_context_message(message, names)
+        quoted = _to_context_message(message, content, names)
         text = shorten(quoted.text, MAX_OWN_CHARACTERS) if message.author == self._api.bot_user else quoted.text
         return replace(quoted, text=text, kind="quoted", event_key=event_key)
 
@@ -177,17 +184,14 @@ def _resolve_starter(message: discord.Message) -> discord.Message:
     return resolved if isinstance(resolved, discord.Message) else message
 
 
-def _to_context_message(message: discord.Message, names: MentionNames) -> ContextMessage:
-    parts = [
-        get_context_text(message, {**names, **get_mention_names(message)}),
-        *(part["text"] for part in get_forwarded_messages(message)),
-    ]
-    text, author = storable_text("\n".join(filter(None, parts))), message.author
+def _to_context_message(message: discord.Message, content: MessageContent, names: MentionNames) -> ContextMessage:
+    author = message.author
     return ContextMessage(
         author=f"{BOT_PREFIX}{author.id}" if author.bot else str(author.id),
         name=author.display_name,
-        text=text,
-        sent_at=snowflake_time(message.id),
+        text=content.format_all(names),
+        sent_at=content.sent_at,
+        attachments=content.all_files,
     )
 
 
@@ -199,4 +203,5 @@ def _to_forwarded_message(message: InboxMessage, part: Mapping[str, Any]) -> Con
         sent_at=float(part["at"]),
         kind="forwarded",
         event_key=message.event_key,
+        attachments=tuple(Attachment(**file) for file in part.get("files", ())),
     )

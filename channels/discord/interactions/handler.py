@@ -19,7 +19,8 @@ from channels.base import Priority
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandContext, CommandName, CommandResult
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import NO_MENTIONS, DiscordApi
-from channels.discord.events.parser import parse_attachments, parse_text
+from channels.discord.events.content import read_content
+from channels.discord.events.thread_titles import parse_thread
 from channels.discord.interactions.forms import FORM_PAGE_SIZE, MODAL_PREFIX, create_modal, parse_form
 from channels.discord.interactions.responses import RESPONSE_ID, InteractionResponder
 from channels.discord.replies.surface import DiscordSurface
@@ -117,14 +118,15 @@ class DiscordInteractionHandler(InteractionHandler):
         """Post a prompt about a message, and store it as a message to answer.
 
         The user chose the bot's entry in the menu of the message. The prompt has a fixed text, and the message's text
-        and files as reference. A message with neither is refused. Discord sends the message with its text, even without
-        the message content intent.
+        and files as reference. A message with neither is refused. Discord sends the message with its content, even
+        without the message content intent.
         """
-        content, files = parse_text(message, self._api.bot_user), parse_attachments(message)
-        prompt = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if content or files else ""
-        quote = quote_lines(shorten(content or files[0].name, _MAX_QUOTE_CHARACTERS)) if prompt else ""
+        content = read_content(message)
+        text, files = content.format_all(), content.all_files
+        prompt = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if text or files else ""
+        quote = quote_lines(shorten(text or files[0].name, _MAX_QUOTE_CHARACTERS)) if prompt else ""
         author = f"{BOT_PREFIX}{message.author.id}" if message.author.bot else str(message.author.id)
-        references = (about_reference(author, message.author.display_name, content, snowflake_time(message.id)),)
+        references = (about_reference(author, message.author.display_name, text, content.sent_at),)
         await self._receive_prompt(interaction, prompt, files, references, quote=f"{quote}\n-# {message.jump_url}")
 
     async def _receive_prompt(
@@ -139,7 +141,7 @@ class DiscordInteractionHandler(InteractionHandler):
         values = {
             "text": text,
             "files": [asdict(file) for file in files],
-            "references": list(references),
+            "references": [*references, *parse_thread(interaction.channel, self._api.bot_user)],
             "quote": quote,
         }
         await self._receive(interaction, "prompt", values)

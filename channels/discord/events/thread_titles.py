@@ -1,0 +1,69 @@
+"""Titles of forum posts and names of threads, which are part of the first question there.
+
+The name of a thread that the bot started is left out, and so is one that repeats the message it was started on.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import discord
+
+from channels.base import ContextMessage
+from channels.discord.session_ids import snowflake_time, thread_id_of
+from core.inbox_message import InboxMessage, storable_text
+
+#: Authors of titles in the prompt.
+POST, THREAD = "Forum post", "Thread"
+
+
+def parse_thread(channel: Any, bot: discord.abc.User) -> list[dict[str, Any]]:
+    """Return the title of a thread or post, for `InboxMessage.references`.
+
+    Args:
+        channel: the channel of a message, of any kind.
+
+    Returns:
+        JSON with the keys `title`, `tags` and `is_post`; nothing if it is no thread, or a thread that the bot started.
+        In a server whose channels are not cached, such as in the backfill, `tags` is empty and `is_post` is False.
+    """
+    if not isinstance(channel, discord.Thread) or channel.owner_id == bot.id:
+        return []
+    is_post = channel.parent is not None and channel.parent.type in (
+        discord.ChannelType.forum,
+        discord.ChannelType.media,
+    )
+    tags = [storable_text(tag.name) for tag in channel.applied_tags]
+    return [{"title": storable_text(channel.name), "tags": tags, "is_post": is_post}]
+
+
+def get_title_as_text(inbound: InboxMessage) -> str:
+    """Return the title of a post if a message is its first one; else an empty text."""
+    is_first = str(thread_id_of(inbound.session_id)) == inbound.address["message"]
+    return next((str(part["title"]) for part in inbound.references if is_first and part.get("is_post")), "")
+
+
+def to_context_message(messages: Sequence[InboxMessage], thread: int, first_text: str) -> ContextMessage | None:
+    """Return the title of a turn's thread or post as a context message; None if it adds nothing.
+
+    Args:
+        messages: the messages of the turn, at least one.
+        first_text: the text of the message that the thread was started on; empty if it is unknown.
+    """
+    part = next((part for part in messages[-1].references if "title" in part), None)
+    if part is None or not (part["is_post"] or not _is_named_after(part["title"], first_text)):
+        return None
+    tags = f"\n[tags: {', '.join(part['tags'])}]" if part["tags"] else ""
+    return ContextMessage(
+        author="thread",
+        name=POST if part["is_post"] else THREAD,
+        text=f"{part['title']}{tags}",
+        sent_at=snowflake_time(thread),
+        kind="about",
+        event_key=messages[0].event_key,
+    )
+
+
+def _is_named_after(name: str, text: str) -> bool:
+    """Return whether a name is the beginning of a text, as for a thread that Discord named."""
+    beginning, whole = (" ".join(part.split()).casefold() for part in (name.rstrip("….").rstrip(), text))
+    return whole.startswith(beginning)
