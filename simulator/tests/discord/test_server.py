@@ -3,9 +3,11 @@
 import asyncio
 from contextlib import aclosing
 
+import discord
 import pytest
 
 from chatrig.discord import DiscordSimulator, GuildChange
+from chatrig.discord.api.requests import DiscordError
 from tests.discord.conftest import Connect
 
 
@@ -118,3 +120,49 @@ async def test_users_who_left_post_in_dms_only(server: DiscordSimulator) -> None
         with pytest.raises(ValueError, match="ada is not in"):
             await server.post_message("ada", channel, "hello")
     await server.post_message("ada", server.open_dm("ada"), "hello")
+
+
+async def test_a_forum_post_has_tags_and_files(server: DiscordSimulator, connect: Connect) -> None:
+    bot = await connect(server)
+    post = await server.start_forum_post(
+        "ada", "ideas", "a post", "look", tags=["new", "big"], files={"a.txt": b"text"}
+    )
+    received = await bot.next_message()
+    assert isinstance(received.channel, discord.Thread)
+    assert [tag.name for tag in received.channel.applied_tags] == ["new", "big"]
+    assert await received.attachments[0].read() == b"text"
+    other = await server.start_forum_post("ada", "ideas", "another", "look", tags=["big"])
+    assert other.applied_tags == [post.applied_tags[1]]
+
+
+async def test_other_bots_post_embeds_components_and_files(server: DiscordSimulator, connect: Connect) -> None:
+    bot = await connect(server)
+    await server.post_as_other_bot("robot", "general", "beep", embeds=[{"title": "Alert"}], files={"a.txt": b"text"})
+    received = await bot.next_message()
+    assert (received.content, received.embeds[0].type, received.embeds[0].title) == ("beep", "rich", "Alert")
+    assert await received.attachments[0].read() == b"text"
+    gallery = {"type": 12, "items": [{"media": {"url": "attachment://cat.png"}, "description": "a cat"}]}
+    container = {"type": 17, "components": [{"type": 10, "content": "Order 77"}, gallery]}
+    await server.post_as_other_bot("robot", "general", "", components=[container], files={"cat.png": b"\x89PNG"})
+    received = await bot.next_message()
+    (shown,) = received.components
+    assert received.flags.components_v2
+    assert isinstance(shown, discord.Container)
+    text, pictures = shown.children
+    assert isinstance(text, discord.TextDisplay)
+    assert text.content == "Order 77"
+    assert isinstance(pictures, discord.MediaGalleryComponent)
+    assert pictures.items[0].media.attachment_id == received.attachments[0].id
+    with pytest.raises(DiscordError):
+        await server.post_as_other_bot("robot", "general", "text", components=[container])
+
+
+async def test_a_forward_of_a_forward_has_the_first_message(server: DiscordSimulator, connect: Connect) -> None:
+    bot = await connect(server)
+    first = await server.post_message("ada", "general", "look", files={"a.txt": b"text"}, stickers=["Wave"])
+    last = await server.forward_message("ada", await server.forward_message("ada", first, "general"), "random")
+    await server.delete_message("ada", first)
+    received = await bot.get_simulator_channel(server, "random").fetch_message(int(last.id))
+    (snapshot,) = received.message_snapshots
+    assert (snapshot.content, [sticker.name for sticker in snapshot.stickers]) == ("look", ["Wave"])
+    assert await snapshot.attachments[0].read() == b"text"

@@ -4,6 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from chatrig.discord.api.component_rules import (
+    ACTION_ROW,
+    IS_COMPONENTS_V2,
+    check_components,
+    check_embed,
+    check_legacy_fields,
+)
 from chatrig.discord.api.files import create_attachment
 from chatrig.discord.interactions.delivery import DiscordInteractions
 from chatrig.discord.interactions.interaction import DiscordModal
@@ -21,6 +28,7 @@ from chatrig.discord.state.messages import (
     GuildChannel,
     GuildEvent,
 )
+from chatrig.discord.state.snowflakes import create_id
 from chatrig.lookup import find_named
 
 
@@ -202,7 +210,7 @@ class DiscordUserActions:
         Discord does this shortly after a post with a link. Here the preview is always of `https://a.example`. The
         message keeps its text and files; other content, such as former embeds, is removed.
         """
-        embed = {"type": "link", "url": "https://a.example"}
+        embed = {"type": "link", "url": "https://a.example", "title": "An example"}
         content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
         self._guild.update_message(message, content, edited=False)
 
@@ -254,7 +262,14 @@ class DiscordUserActions:
         return self._guild.start_thread(message.channel, name, self._user(user), first_message=message)
 
     async def start_forum_post(
-        self, user: DiscordUser | str, forum: GuildChannel | str, name: str, text: str
+        self,
+        user: DiscordUser | str,
+        forum: GuildChannel | str,
+        name: str,
+        text: str,
+        *,
+        tags: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
     ) -> GuildChannel:
         """Start a post in a forum as a user, and return its thread.
 
@@ -263,6 +278,8 @@ class DiscordUserActions:
         Args:
             name: the title of the post.
             text: the text of the first message.
+            tags: names of tags; missing ones are added to the forum, and `CHANNEL_UPDATE` is sent.
+            files: the files of the first message: bytes by file name.
 
         Raises:
             ValueError: the channel is not a forum, or the user cannot see it.
@@ -270,8 +287,12 @@ class DiscordUserActions:
         author, place = self._user(user), self._get_accessible_channel(self._user(user), forum)
         if place.kind != "forum":
             raise ValueError(f"{place.name} is not a forum")
-        post = self._guild.start_thread(place, name, author)
-        self._guild.post_message(post, author, DiscordContent(text), id=post.id)
+        if missing := [tag for tag in tags if tag not in place.tags]:
+            place.tags |= {tag: create_id() for tag in missing}
+            self._guild.emit(GuildEvent("CHANNEL_UPDATE", place))
+        post = self._guild.start_thread(place, name, author, applied_tags=[place.tags[tag] for tag in tags])
+        attachments = [create_attachment(name, data) for name, data in (files or {}).items()]
+        self._guild.post_message(post, author, DiscordContent(text, attachments=attachments), id=post.id)
         return post
 
     async def archive_thread(self, thread: GuildChannel, *, locked: bool = False) -> None:
@@ -301,23 +322,43 @@ class DiscordUserActions:
         return self._guild.post_message(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
     async def post_as_other_bot(
-        self, name: str, channel: GuildChannel | str, text: str, *, webhook: bool = False
+        self,
+        name: str,
+        channel: GuildChannel | str,
+        text: str,
+        *,
+        webhook: bool = False,
+        embeds: Sequence[Mapping[str, Any]] = (),
+        components: Sequence[Mapping[str, Any]] = (),
+        files: Mapping[str, bytes] | None = None,
     ) -> DiscordMessage:
         """Post a message as another bot or a webhook, and return it.
 
         Args:
             name: name of the bot or webhook; the same name is the same user of the server.
             webhook: whether to post as a webhook.
+            embeds: JSON of embeds.
+            components: JSON of components. Others than action rows make it a message with Components V2, which has
+                neither text nor embeds.
+            files: bytes by file name.
 
         Raises:
             ValueError: a person or the simulator's bot has this name.
+            DiscordError: Discord would refuse an embed or a component.
         """
+        flags = IS_COMPONENTS_V2 if any(component["type"] != ACTION_ROW for component in components) else 0
+        attachments = [create_attachment(file, data) for file, data in (files or {}).items()]
+        check_components(components, flags, {file.name for file in attachments})
+        if flags:
+            check_legacy_fields({"content": text, "embeds": embeds})
+        for number, embed in enumerate(embeds):
+            check_embed(f"embeds.{number}", embed)
         bot = self._other_bots.get(name)
         if bot is None:
             bot = self._other_bots[name] = self._guild.add_user(name, name, is_bot=True)
-        return self._guild.post_message(
-            self._channel(channel), bot, DiscordContent(text), webhook_id=bot.id if webhook else None
-        )
+        content = DiscordContent(text, embeds, components, attachments)
+        webhook_id = bot.id if webhook else None
+        return self._guild.post_message(self._channel(channel), bot, content, webhook_id=webhook_id, flags=flags)
 
     async def run_command(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, **options: str | float | bool

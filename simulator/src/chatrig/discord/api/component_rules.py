@@ -14,7 +14,7 @@ from chatrig.discord.state.messages import iterate_components
 IS_COMPONENTS_V2 = 1 << 15
 MAX_ROWS, MAX_COMPONENTS, MAX_DISPLAY_LENGTH = 5, 40, 4000
 
-_ROW, _BUTTON, _TEXT_DISPLAY = 1, 2, 10
+ACTION_ROW, _BUTTON, _TEXT_DISPLAY = 1, 2, 10
 _LINK, _PREMIUM = 5, 6
 
 Component = Mapping[str, Any]
@@ -47,10 +47,10 @@ def check_components(components: Sequence[Component], flags: int, file_names: Co
         if len(components) > MAX_ROWS:
             raise create_form_error("components", "BASE_TYPE_MAX_LENGTH", f"Must be {MAX_ROWS} or fewer in length.")
         for number, component in enumerate(components):
-            if component["type"] != _ROW:
+            if component["type"] != ACTION_ROW:
                 raise create_form_error(f"components.{number}.type", "BASE_TYPE_CHOICES", "Value must be one of (1,).")
     for path, component in _walk(components, "components"):
-        if component["type"] == _ROW:
+        if component["type"] == ACTION_ROW:
             _check_row(path, component["components"])
         elif component["type"] == _BUTTON:
             _check_button(path, component)

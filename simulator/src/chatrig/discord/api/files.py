@@ -35,15 +35,15 @@ class DiscordFiles:
     async def serve(self, request: web.Request) -> web.Response:
         """Respond to `/attachments/{channel}/{file}/{name}` with the content of the file.
 
-        The response is 404 for an expired URL, a deleted message or an unknown file. Each request is recorded in the
-        activity log.
+        The response is 404 for an expired URL, a deleted message or an unknown file. A file stays while a message that
+        forwards it exists. Each request is recorded in the activity log.
         """
         self._activity_log.record_download(request.path)
         if int(request.query.get("ex", "0"), 16) <= time():
             return web.Response(status=404, text="This content is no longer available.")
-        channel = self._guild.channels.get(request.match_info["channel"])
-        for message in self._guild.list_messages(channel) if channel else ():
-            for file in () if message.deleted else message.content.attachments:
+        messages = (m for channel in self._guild.channels.values() for m in self._guild.list_messages(channel))
+        for message in (message for message in messages if not message.deleted):
+            for file in (message.forwarded_message or message).content.attachments:
                 if file.id == request.match_info["file"]:
                     kind = file.content_type or "application/octet-stream"
                     return web.Response(body=file.data, headers={"Content-Type": kind})

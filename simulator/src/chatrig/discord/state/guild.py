@@ -144,6 +144,7 @@ class Guild:
         first_message: DiscordMessage | None = None,
         member_ids: Sequence[str] = (),
         auto_archive_minutes: int = 1440,
+        applied_tags: Sequence[str] = (),
     ) -> GuildChannel:
         """Start a thread in a channel, publish its events, and return it.
 
@@ -151,6 +152,7 @@ class Guild:
             first_message: the message from which the thread starts and whose id it has. Discord's system message about
                 it is posted in the thread. None for a thread without one.
             member_ids: further members of a private thread; without any, the thread is public.
+            applied_tags: the ids of the tags of a forum post.
         """
         thread = GuildChannel(
             first_message.id if first_message else create_id(),
@@ -161,6 +163,7 @@ class Guild:
             thread_members={owner.id: datetime.now(UTC)},
             is_private=bool(member_ids),
             auto_archive_minutes=auto_archive_minutes,
+            applied_tags=applied_tags,
         )
         self.register(thread)
         self.emit(GuildEvent("THREAD_CREATE", thread))
@@ -316,14 +319,16 @@ class Guild:
     def forward_message(self, message: DiscordMessage, channel: GuildChannel, author: DiscordUser) -> DiscordMessage:
         """Post a message that forwards another message, and return it.
 
-        It has a copy of the other message, so later changes of that message do not show.
+        It has a copy of the other message, so later changes of that message do not show. Discord nests no copies: the
+        forward of a forward has the copy of the first message.
 
         Args:
             message: the message to forward.
             channel: the channel of the new message.
             author: the author of the new message.
         """
-        snapshot = replace(message, reactions={}, versions=list(message.versions))
+        original = message.forwarded_message or message
+        snapshot = replace(original, reactions={}, versions=list(original.versions))
         return self.post_message(channel, author, DiscordContent(), forwarded_message=snapshot, flags=HAS_SNAPSHOT)
 
     def update_message(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:

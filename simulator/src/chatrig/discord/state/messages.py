@@ -60,6 +60,8 @@ class GuildChannel:
         dm_user: the user of a DM with the bot; None for others.
         owner_id: the id of the user who started a thread; None for others.
         thread_members: the users who joined a thread: the time of joining by user id.
+        tags: the tags of a forum: ids by name.
+        applied_tags: the ids of the tags of a forum post, in their order.
         category_id: the id of the channel's category; None without one.
         is_announcement: whether messages of a text channel can be published to other servers.
         slow_mode_seconds: the time between two messages of a user; only reported, not enforced.
@@ -79,6 +81,8 @@ class GuildChannel:
     dm_user: DiscordUser | None = None
     owner_id: str | None = None
     thread_members: dict[str, datetime] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    applied_tags: Sequence[str] = ()
     category_id: str | None = None
     topic: str | None = None
     is_nsfw: bool = False

@@ -181,7 +181,10 @@ class DiscordPayloads:
         }
         if channel.kind == "forum":
             about |= {
-                "available_tags": [],
+                "available_tags": [
+                    {"id": key, "name": name, "moderated": False, "emoji_id": None, "emoji_name": None}
+                    for name, key in channel.tags.items()
+                ],
                 "default_reaction_emoji": None,
                 "default_sort_order": None,
                 "default_forum_layout": 0,
@@ -205,6 +208,7 @@ class DiscordPayloads:
                 "create_timestamp": format_timestamp(thread.created_at),
                 "locked": thread.locked,
             },
+            **({"applied_tags": list(thread.applied_tags)} if parent.kind == "forum" else {}),
         } | joined
 
     @staticmethod
@@ -444,9 +448,12 @@ class DiscordPayloads:
             "embeds",
             "components",
             "timestamp",
+            "sticker_items",
+            "edited_timestamp",
+            "flags",
         )
         payload = self.message(message, content=content, with_reference=False)
-        snapshot = {name: payload[name] for name in (*copied_fields, "edited_timestamp", "flags")}
+        snapshot = {name: payload[name] for name in copied_fields if name in payload}
         return {
             "message_reference": {"type": 1, "channel_id": message.channel.id, "message_id": message.id} | place,
             "message_snapshots": [{"message": snapshot}],
