@@ -304,7 +304,8 @@ class DiscordApi:
 
         Args:
             channel: the id of the channel or thread.
-            guild: the server, if it was fetched before; the result then refers to this object.
+            guild: the server, if it was fetched before; the result then refers to this object. Its posts find a fetched
+                forum as their parent.
 
         Returns:
             The `discord.Thread`, or the guild, DM or group channel.
@@ -314,9 +315,12 @@ class DiscordApi:
             SurfaceError: Discord cannot be reached.
             discord.InvalidData: discord.py does not know the channel's type, or the channel is not in `guild`.
         """
-        return await self.fetch(
+        found = await self.fetch(
             "channel", partial((guild or self._client).fetch_channel, channel), ("channel", channel)
         )
+        if guild is not None and isinstance(found, discord.ForumChannel):
+            guild._add_channel(found)  # discord.py 2.7: a thread has its parent and tags only from this cache
+        return found
 
     def get_partial_channel(self, channel: int) -> discord.PartialMessageable:
         """Return a discord.py object for the channel or thread with an id, without a call."""

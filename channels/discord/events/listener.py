@@ -107,7 +107,9 @@ class MessageListener:
             SurfaceError: the message's channel or its author's roles cannot be fetched.
         """
         if guild_id_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
-            message.channel = await self._api.fetch_channel(message.channel.id, message.guild)
+            message.channel = channel = await self._api.fetch_channel(message.channel.id)
+            if isinstance(channel, discord.Thread) and message.guild is not None:
+                channel.guild = message.guild  # the gateway's cache has the forum of a post with its tags
         return await self.parse_incoming(message)
 
     def _start_backfill(self, message: discord.Message) -> None:

@@ -153,11 +153,14 @@ class DiscordPayloads:
         return ANNOUNCEMENT_THREAD if is_in_announcements else CHANNEL_TYPES[channel.kind]
 
     def channel(self, channel: GuildChannel) -> Json:
-        messages = self._guild.list_messages(channel)
+        if channel.kind == "forum":  # Discord: the newest post, which has the id of its first message
+            ids = [post.id for post in self._guild.channels.values() if post.parent is channel]
+        else:
+            ids = [message.id for message in self._guild.list_messages(channel)]
         about: Json = {
             "id": channel.id,
             "type": self.channel_type(channel),
-            "last_message_id": messages[-1].id if messages else None,
+            "last_message_id": ids[-1] if ids else None,
             "flags": 0,
         }
         if channel.last_pinned_at is not None:
