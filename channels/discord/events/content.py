@@ -131,7 +131,7 @@ def _list_app_embeds(message: discord.Message | discord.MessageSnapshot) -> list
     """
     if isinstance(message, discord.Message) and message.content and not message.author.bot:
         return []
-    return [embed for embed in message.embeds if embed.type == "rich" and not embed.provider.name]
+    return [embed for embed in message.embeds if embed.type == "rich" and not embed.provider]
 
 
 def _get_embed_text(embed: discord.Embed) -> str:

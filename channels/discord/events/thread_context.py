@@ -16,7 +16,7 @@ from channels.discord.client.api import USER_MESSAGE_TYPES, DiscordApi
 from channels.discord.events.content import MentionNames, MessageContent, read_content
 from channels.discord.events.mentions import DiscordMentionResolver
 from channels.discord.events.thread_titles import to_context_message
-from channels.discord.session_ids import snowflake_time, thread_id_of, time_snowflake
+from channels.discord.session_ids import event_key, snowflake_time, thread_id_of, time_snowflake
 from channels.discord.text import shorten
 from channels.rate_limits.caller import RefusedError
 from core.conversations.history_state import HistoryState
@@ -102,7 +102,7 @@ class DiscordContextFetcher:
         )
 
     def _quote(
-        self, message: discord.Message, content: MessageContent, names: MentionNames, event_key: str
+        self, message: discord.Message, content: MessageContent, names: MentionNames, quoted_by: str
     ) -> ContextMessage:
         """Return a replied-to message as a context message.
 
@@ -111,11 +111,11 @@ class DiscordContextFetcher:
         Args:
             message: the replied-to message.
             names: the names of the mentioned users, roles and channels.
-            event_key: the event key of the turn's message that replies to it.
+            quoted_by: the event key of the turn's message that replies to it.
         """
         quoted = _to_context_message(message, content, names)
         text = shorten(quoted.text, MAX_OWN_CHARACTERS) if message.author == self._api.bot_user else quoted.text
-        return replace(quoted, text=text, kind="quoted", event_key=event_key)
+        return replace(quoted, text=text, kind="quoted", event_key=quoted_by)
 
     async def _fetch_thread(
         self, thread: int, messages: Sequence[InboxMessage], history: HistoryState
@@ -192,6 +192,7 @@ def _to_context_message(message: discord.Message, content: MessageContent, names
         text=content.format_all(names),
         sent_at=content.sent_at,
         attachments=content.all_files,
+        key=event_key(message.channel.id, message.id),
     )
 
 
@@ -204,4 +205,5 @@ def _to_forwarded_message(message: InboxMessage, part: Mapping[str, Any]) -> Con
         kind="forwarded",
         event_key=message.event_key,
         attachments=tuple(Attachment(**file) for file in part.get("files", ())),
+        key=message.event_key,
     )

@@ -24,14 +24,11 @@ def parse_thread(channel: Any, bot: discord.abc.User) -> list[dict[str, Any]]:
 
     Returns:
         JSON with the keys `title`, `tags` and `is_post`; nothing if it is no thread, or a thread that the bot started.
-        In a server whose channels are not cached, such as in the backfill, `tags` is empty and `is_post` is False.
+        If discord.py has not cached the forum, such as for an old post in the backfill, it looks like a thread.
     """
     if not isinstance(channel, discord.Thread) or channel.owner_id == bot.id:
         return []
-    is_post = channel.parent is not None and channel.parent.type in (
-        discord.ChannelType.forum,
-        discord.ChannelType.media,
-    )
+    is_post = isinstance(channel.parent, discord.ForumChannel)
     tags = [storable_text(tag.name) for tag in channel.applied_tags]
     return [{"title": storable_text(channel.name), "tags": tags, "is_post": is_post}]
 
