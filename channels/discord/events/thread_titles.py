@@ -10,7 +10,11 @@ import discord
 
 from channels.base import ContextMessage
 from channels.discord.session_ids import snowflake_time, thread_id_of
+from core.identity import clean_name
 from core.inbox_message import InboxMessage, storable_text
+
+#: Characters of a title. Discord: the limit of a thread's name.
+MAX_TITLE_LENGTH = 100
 
 #: Authors of titles in the prompt.
 POST, THREAD = "Forum post", "Thread"
@@ -29,8 +33,9 @@ def parse_thread(channel: Any, bot: discord.abc.User) -> list[dict[str, Any]]:
     if not isinstance(channel, discord.Thread) or channel.owner_id == bot.id:
         return []
     is_post = isinstance(channel.parent, discord.ForumChannel)
-    tags = [storable_text(tag.name) for tag in channel.applied_tags]
-    return [{"title": storable_text(channel.name), "tags": tags, "is_post": is_post}]
+    tags = [clean_name(storable_text(tag.name)) for tag in channel.applied_tags]
+    title = clean_name(storable_text(channel.name), MAX_TITLE_LENGTH)
+    return [{"title": title, "tags": tags, "is_post": is_post}]
 
 
 def get_title_as_text(inbound: InboxMessage) -> str:
