@@ -182,20 +182,23 @@ class MessageText:
         attachments: Sequence[Attachment],
         *,
         is_one_to_one: bool,
+        is_forward: bool = False,
         bot_name: str = "",
         time_zone: str = "",
         locale: str = "",
     ) -> "MessageText":
         """Return a `MessageText` whose text is never empty, unless the message has files.
 
-        An empty text is replaced by a note to the model, which says that the author only mentioned the bot. Users
+        A note to the model replaces an empty text: the author only mentioned the bot, or forwarded a message. Users
         choose the names, so both are cleaned by `clean_name`.
 
         Args:
             attachments: the files of the message.
+            is_forward: whether the message forwards another one.
         """
         speaker = clean_name(speaker)
-        text = text or ("" if attachments else f"[{speaker} mentioned you without a text]")
+        note = f"[{speaker} forwarded a message to you]" if is_forward else f"[{speaker} mentioned you without a text]"
+        text = text or ("" if attachments else note)
         return cls(text, speaker, is_one_to_one, clean_name(bot_name), time_zone=time_zone, locale=locale)
 
 

@@ -235,7 +235,7 @@ class ContextBuilder:
             return SurroundingMessages()
 
 
-def about_reference(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
+def about_reference(author: str, name: str, text: str, sent_at: float, key: str) -> dict[str, Any]:
     """Return the message that a user asks about, for `InboxMessage.references`.
 
     The user chose the bot's entry in the menu of this message; its author may be anybody.
@@ -244,11 +244,12 @@ def about_reference(author: str, name: str, text: str, sent_at: float) -> dict[s
         author: the platform's id of the message's author.
         name: the author's display name.
         sent_at: seconds since the epoch.
+        key: the `InboxMessage.event_key` of the message.
 
     Returns:
-        JSON with the key `about`, whose value has the keys `author`, `name`, `text` and `sent_at`.
+        JSON with the key `about`, whose value has the fields of a `ContextMessage`.
     """
-    return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": sent_at}}
+    return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": sent_at, "key": key}}
 
 
 def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:

@@ -29,7 +29,7 @@ from channels.discord.settings import DiscordSettings
 from channels.discord.text import disable_mentions, quote_lines, shorten
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.intake.context import ABOUT, about_reference
+from channels.intake.context import about_reference
 from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Kind, MenuAction, Retract
 from channels.rate_limits.caller import RefusedError
@@ -126,8 +126,8 @@ class DiscordInteractionHandler(InteractionHandler):
         prompt = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if text or files else ""
         quote = quote_lines(shorten(text or files[0].name, _MAX_QUOTE_CHARACTERS)) if prompt else ""
         author = f"{BOT_PREFIX}{message.author.id}" if message.author.bot else str(message.author.id)
-        about = about_reference(author, message.author.display_name, text, content.sent_at)
-        about[ABOUT]["key"] = event_key(message.channel.id, message.id)
+        key = event_key(message.channel.id, message.id)
+        about = about_reference(author, message.author.display_name, text, content.sent_at, key)
         await self._receive_prompt(interaction, prompt, files, [about], quote=f"{quote}\n-# {message.jump_url}")
 
     async def _receive_prompt(

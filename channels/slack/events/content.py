@@ -13,7 +13,7 @@ from typing import Any
 
 from channels.slack.text import escape, mentioned_ids
 from core.identity import BOT_PREFIX, clean_name
-from core.inbox_message import Attachment, storable_text
+from core.inbox_message import Attachment, format_file_name, storable_text
 
 #: The user that posts Slack's own messages. Slack: `users.info` calls it no bot (slackapi/bolt-js #794).
 SLACKBOT = "USLACKBOT"
@@ -135,6 +135,7 @@ def read_message(message: Mapping[str, Any]) -> MessageContent:
     """
     bot, user = bot_id_of(message), str(message.get("user") or "")
     attachments = message.get("attachments") or ()
+    is_by_person = not (bot or message.get("app_id") or message.get("bot_profile"))
     text = _combine(str(message.get("text") or ""), message.get("blocks") or ())
     attached = [
         _attachment_text(part)
@@ -147,7 +148,7 @@ def read_message(message: Mapping[str, Any]) -> MessageContent:
         name=_bot_name(message, bot) if bot else "",
         text=text,
         files=tuple(map(parse_file, message.get("files") or ())),
-        forwarded=tuple(_read_forwarded(part) for part in attachments if _is_forwarded(part)),
+        forwarded=tuple(_read_forwarded(part, has_files=is_by_person) for part in attachments if _is_forwarded(part)),
         mentioned=frozenset(mentioned_ids(f"{message.get('text') or ''}\n{text}")),
         ts=str(message.get("ts") or ""),
     )
@@ -186,14 +187,30 @@ def _is_forwarded(attachment: Mapping[str, Any]) -> bool:
     return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl"))
 
 
-def _read_forwarded(part: Mapping[str, Any]) -> MessageContent:
+def _read_forwarded(part: Mapping[str, Any], *, has_files: bool) -> MessageContent:
+    """Return the content of a forwarded or linked message.
+
+    The files of a linked message are only named: not all readers of the link may see them. So are those in an app's
+    post, in which the app chose the attachments.
+
+    Args:
+        has_files: whether a person forwards the message, so that Slack itself has attached its files.
+    """
     blocks = [
         block
         for message_block in part.get("message_blocks") or ()
         for block in (message_block.get("message") or {}).get("blocks") or ()
     ]
     name = str(part.get("author_name") or part.get("author_subname") or "")
-    return replace(read_message({**part, "blocks": blocks}), author=str(part.get("author_id") or ""), name=name)
+    content = replace(read_message({**part, "blocks": blocks}), author=str(part.get("author_id") or ""), name=name)
+    return content if has_files and part.get("is_share") else _name_files(content)
+
+
+def _name_files(content: MessageContent) -> MessageContent:
+    """Return a content with the names of its files in its text, and without the files."""
+    names = ", ".join(format_file_name(file.name) for file in content.files)
+    text = "\n".join(filter(None, [content.text, f"[files: {names}]" if names else ""]))
+    return replace(content, text=text, files=(), forwarded=tuple(map(_name_files, content.forwarded)))
 
 
 def _combine(text: str, blocks: Sequence[Any]) -> str:

@@ -366,7 +366,10 @@ class SlackInteractionHandler(InteractionHandler):
             actor=context.actor,
             location=context.location,
             references=(
-                about_reference(author, author_name, to_plain_text(message["text"], names), float(message["ts"])),
+                about_reference(
+                    *(author, author_name, to_plain_text(message["text"], names), float(message["ts"])),
+                    key=event_key(target.team, target.channel, message["ts"]),
+                ),
             ),
         )
         surface = self._surface(inbound)

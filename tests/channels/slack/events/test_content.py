@@ -266,7 +266,7 @@ async def test_a_forwarded_message_has_its_files(
         assert [file.source["id"] for file in part.attachments] == [PLAN.id]
 
 
-async def test_a_linked_message_has_its_files(
+async def test_a_linked_message_names_its_files_only(
     slack: SlackSimulator, tmp_path: Path, surroundings: list[SurroundingMessages]
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -277,7 +277,7 @@ async def test_a_linked_message_has_its_files(
         await slack.unfurl_link(question, message)
         await bot.wait_for_turns(1)
         (part,) = surroundings[0].messages
-        assert [file.source["id"] for file in part.attachments] == [PLAN.id]
+        assert (part.attachments, part.text) == ((), f"nightly numbers\n[files: {PLAN.name}]")
 
 
 async def test_the_address_of_a_file_in_a_text_is_no_file(
