@@ -91,9 +91,9 @@ async def test_quoted_and_forwarded_messages_are_context(server: DiscordSimulato
         room = server.open_dm("ada")
         await server.forward_message("ada", message, room)
         await bot.wait_for_turns(2)
-        nothing = "[Ada Lovelace mentioned you without a text]"
+        note = "[Ada Lovelace forwarded a message to you]"
         passed = f"{PASSED}\n> somebody: lunch?\n{END}"
-        assert bot.list_model_messages() == [f"{passed}\n\n{nothing}"]
+        assert bot.list_model_messages() == [f"{passed}\n\n{note}"]
         await server.post_message("ada", room, "", stickers=["Wave"])
         await bot.wait_for_turns(3)
         assert bot.list_model_messages()[-1] == "[sticker: Wave]"
