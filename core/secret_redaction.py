@@ -21,10 +21,9 @@ MAX_JSON_DEPTH = 200
 #: Path of a value in JSON: names of fields, and positions in lists.
 ValuePath = tuple[str | int, ...]
 
-#: Secrets by their format. The longest alternative has the prefixes of GitHub, GitLab, model providers, npm, PyPI,
-#: Shopify and Stripe.
-_SECRET_PATTERNS = re.compile(
-    r"""
+#: Keys and tokens by their vendor's format. The longest alternative has the prefixes of GitHub, GitLab, model providers,
+#: npm, PyPI, Shopify and Stripe.
+_VENDOR_KEYS = r"""
     \b(?:
         xox[a-z]-[\w-]{4,}                    # Slack: bot, user and other tokens
       | (?:xapp|xwfp)-[\w-]{4,}               # Slack: app-level tokens, tokens of workflows
@@ -41,17 +40,25 @@ _SECRET_PATTERNS = re.compile(
       | SG\.[\w-]{16,}\.[\w-]{16,}            # SendGrid
       | sk-[\w-]{12,}                         # OpenAI and Anthropic keys
     )
-    | (?<![\w-])(?>[\w-]*?\beyJ)[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*  # a JSON Web Token, and the word that it ends
+"""
+
+_VENDOR_KEY_PATTERN = re.compile(_VENDOR_KEYS, re.VERBOSE)
+
+#: All secrets by their format.
+_SECRET_PATTERNS = re.compile(
+    rf"""
+    {_VENDOR_KEYS}
+    | (?<![\w-])(?>[\w-]*?\beyJ)[\w-]{{8,}}+\.[\w-]{{8,}}+\.[\w-]*  # a JSON Web Token, and the word that it ends
     | -----BEGIN\s[A-Z ]*PRIVATE\sKEY(?:\sBLOCK)?-----(?:(?!-----END)[\s\S])*
     | (?<=/)(?:
         (?<=://)[^\s/:@]*:(?!\*\*\*@)[^\s/]+(?=@)  # user and password in a URL, unless SQLAlchemy has masked it
-      | (?<=://)[^\s/:@[]*:(?!\d{1,5}[/\s]|\*\*\*@)(?=\S)(?:(?!://)[^@\r\n"'<>]){1,128}(?=@)  # with slash or space
-      | [\w-]{80,}                            # Discord: the token of an interaction, in an address
-      | (?<=/webhooks/)\d+/[\w-]{20,}         # Discord: a webhook's address
-      | (?<=hooks\.slack\.com/)[\w/-]{8,}     # Slack: an address at which anybody may speak
+      | (?<=://)[^\s/:@[]*:(?!\d{{1,5}}[/\s]|\*\*\*@)(?=\S)(?:(?!://)[^@\r\n"'<>]){{1,128}}(?=@)  # with slash or space
+      | [\w-]{{80,}}                            # Discord: the token of an interaction, in an address
+      | (?<=/webhooks/)\d+/[\w-]{{20,}}         # Discord: a webhook's address
+      | (?<=hooks\.slack\.com/)[\w/-]{{8,}}     # Slack: an address at which anybody may speak
     )
     | (?<=[?&]ticket=)[\w.~%-]+               # a Slack socket's address
-    | (?i:(?<=bearer\s))[\w.~+/=-]{8,}        # an Authorization header
+    | (?i:(?<=bearer\s))[\w.~+/=-]{{8,}}        # an Authorization header
     """,
     re.VERBOSE,
 )
@@ -121,11 +128,24 @@ def redact_secrets(text: str) -> str:
     Known secrets are those of `add_secret`. Probable secrets have the format of common keys and tokens, or follow a
     name such as `password=`.
     """
-    hidden = [found.span() for found in _SECRET_PATTERNS.finditer(text)] + _find_known(text)
-    redacted = _replace(text, hidden, lambda _: MASK)
+    redacted = redact_secret_formats(text)
     for pattern in (_COOKIES, _QUOTED_SECRET, _UNQUOTED_SECRET):
         redacted = pattern.sub(rf"\g<shown>{MASK}", redacted)
     return redacted
+
+
+def redact_secret_formats(text: str) -> str:
+    """Return a text with `[redacted]` for known secrets and texts in the format of one, whatever their name."""
+    return _redact(text, _SECRET_PATTERNS)
+
+
+def redact_vendor_keys(text: str) -> str:
+    """Return a text with `[redacted]` for known secrets and keys in a vendor's format; `?code=` and the like stay."""
+    return _redact(text, _VENDOR_KEY_PATTERN)
+
+
+def _redact(text: str, secrets: re.Pattern[str]) -> str:
+    return _replace(text, [found.span() for found in secrets.finditer(text)] + _find_known(text), lambda _: MASK)
 
 
 def replace_known_secrets(text: str, mask: Callable[[int], str]) -> str:

@@ -30,7 +30,7 @@ from core.models.messages import convert_messages, find_parameter_schema, list_t
 from core.models.selection import AgentRunConfig
 from core.models.tokens import estimate_media_tokens, estimate_text_tokens
 from core.models.tool_calls import MALFORMED_CALL_PREFIX, format_value, refuse_malformed_arguments, unique_id
-from core.secret_redaction import RunSecrets, get_run_secrets, redact_secrets
+from core.secret_redaction import RunSecrets, get_run_secrets, redact_secret_formats
 from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.writer import StoredSession
@@ -184,8 +184,8 @@ class GuardPlugin(BasePlugin):
     ) -> Any:
         """Store a tool call's result in the call log; return the result for the model.
 
-        It stops the timer of the call. Bytes in the result become artifacts, secrets are removed, and the size is
-        limited. A request for a sign-in becomes an error, and so does a request for an approval in a session that is
+        It stops the timer of the call. Bytes in the result become artifacts: see `save_files`; `to_model_result` changes
+        the rest. A request for a sign-in becomes an error, and so does a request for an approval in a session that is
         not stored.
 
         Returns:
@@ -241,9 +241,8 @@ class GuardPlugin(BasePlugin):
         if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
             return {"error": f"{tool.name} failed: {error}"}
         raised = error.__cause__ if isinstance(error, ToolError) and error.__cause__ else error
-        return {
-            "error": redact_secrets(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:MAX_ERROR_CHARACTERS]
-        }
+        sentence = f"{tool.name} failed: {type(raised).__name__}: {raised}"
+        return {"error": redact_secret_formats(sentence)[:MAX_ERROR_CHARACTERS]}
 
     def _get_approval_rule(self, tool: BaseTool, tool_context: ToolContext) -> ApprovalRule:
         """Return the rule of a tool's approvals, from the tool and the settings as they are now."""

@@ -1,4 +1,7 @@
-"""Tool results for the model: JSON without secrets, cut to size; bytes as files."""
+"""Tool results for the model: JSON as the tool returned it, cut to size; bytes as files.
+
+Only known secrets of this process and keys in a vendor's format are redacted: a model needs cursors and links whole.
+"""
 
 import asyncio
 from base64 import b64encode
@@ -13,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from core.identity import to_one_line
 from core.models import media
 from core.models.messages import clean_text
-from core.secret_redaction import redact_secrets
+from core.secret_redaction import redact_vendor_keys
 
 #: Limit of all texts of a result: about the size of a whole history, and too small to block the event loop.
 MAX_RESULT_CHARACTERS = 100_000
@@ -31,7 +34,7 @@ _CUT_NOTE = "… (cut: there is more)"
 
 
 def to_model_result(result: Any) -> Any:
-    """Return a tool's result as JSON values without secrets, cut to a limited size.
+    """Return a tool's result as JSON values without keys (see `redact_vendor_keys`), cut to a limited size.
 
     The limits are 100,000 characters, 10,000 values and 32 levels of nesting.
 
@@ -51,7 +54,7 @@ class _ResultConverter:
         self._values = _MAX_VALUES
 
     def convert(self, result: Any, depth: int = 0) -> Any:
-        """Return a value of the result as JSON, without secrets and cut to the limits.
+        """Return a value of the result as JSON, without keys and cut to the limits.
 
         Pydantic objects stay unchanged, and a note replaces each part that is cut. The value uses up the limits of the
         converter.
@@ -97,13 +100,13 @@ class _ResultConverter:
         return converted
 
     def _cut_text(self, text: str) -> str:
-        """Return a text without secrets, cut to the characters left for the result.
+        """Return a text without keys, cut to the characters left for the result.
 
         A cut text ends with a note about its length. The length of the text is subtracted from the characters left.
         """
         limit = max(self._characters, 0)
         self._characters -= len(text)
-        redacted = redact_secrets(clean_text(text[: limit + 1]))
+        redacted = redact_vendor_keys(clean_text(text[: limit + 1]))
         return redacted if len(text) <= limit else f"{redacted[:limit]}… (cut: it has {len(text)} characters)"
 
     @property
