@@ -21,8 +21,8 @@ MAX_JSON_DEPTH = 200
 #: Path of a value in JSON: names of fields, and positions in lists.
 ValuePath = tuple[str | int, ...]
 
-#: Keys and tokens by their vendor's format. The longest alternative has the prefixes of GitHub, GitLab, model providers,
-#: npm, PyPI, Shopify and Stripe.
+#: Keys and tokens by their vendor's format. The longest alternative has the prefixes of GitHub, GitLab, model
+#: providers, npm, PyPI, Shopify and Stripe.
 _VENDOR_KEYS = r"""
     \b(?:
         xox[a-z]-[\w-]{4,}                    # Slack: bot, user and other tokens

@@ -1,6 +1,6 @@
 """Answers to an agent's questions: chosen options and submitted forms."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -111,8 +111,8 @@ class AnswerHandler:
         if choice is None:
             return say(words.UNKNOWN_BUTTON)
         value, errors = validate_form(question.form, {choice.name: f"{OPTION_PREFIX}{position}"})
-        if errors:
-            return say(words.UNKNOWN_BUTTON)
+        for error in errors.values():
+            return say(words.UNKNOWN_BUTTON) if error.fault == "option" else entry_error_text(error, say)
         text, _ = await self._answer(question, user, value, say)
         return text
 
@@ -142,14 +142,12 @@ class AnswerHandler:
             positions: the entries by the index of the field (as text). A required field without an entry is invalid.
 
         Returns:
-            The error message by the index of each invalid field (as text); empty if all are valid.
+            The error message by the index of each invalid field (as text); an error of the whole form is that of the
+            first field. Empty if all are valid.
         """
         _, errors = validate_form(question.form, _by_name(question, positions))
-        return {
-            str(i): entry_error_text(errors[field.name], say)
-            for i, field in enumerate(question.form.fields)
-            if field.name in errors
-        }
+        names = {field.name: i for i, field in reversed([*enumerate(question.form.fields)])}
+        return {str(names.get(name, 0)): entry_error_text(error, say) for name, error in errors.items()}
 
     async def submit(
         self, id_: str, positions: Entries, user: User, say: MessageCatalog, *, page: int = 0, page_size: int = 0
@@ -181,15 +179,14 @@ class AnswerHandler:
         value, errors = validate_form(question.form, known)
         wrong_entries = {field.name: errors[field.name] for field in fields if field.name in errors}
         has_more = (page + 1) * size < len(question.form.fields)
-        if not wrong_entries and not has_more and errors:  # an earlier page is missing
-            first = next(i for i, field in enumerate(question.form.fields) if field.name in errors)
-            page, wrong_entries = (
-                first // size,
-                {question.form.fields[first].name: errors[question.form.fields[first].name]},
-            )
+        if not wrong_entries and not has_more and errors:  # an earlier page is missing, or the whole form is wrong
+            first = next((i for i, field in enumerate(question.form.fields) if field.name in errors), None)
+            page = page if first is None else first // size
+            name = None if first is None else question.form.fields[first].name
+            wrong_entries = {name: errors[name]}
         if wrong_entries:
             await self._services.human_requests.save_draft(question, user.id, known)
-            return FormResult(self._describe_errors(question, wrong_entries, say), id_, page, is_correction=True)
+            return FormResult(self._describe_errors(wrong_entries.values(), say), id_, page, is_correction=True)
         if has_more:
             await self._services.human_requests.save_draft(question, user.id, known)
             done, count = page + 1, -(-len(question.form.fields) // size)
@@ -199,9 +196,11 @@ class AnswerHandler:
             await self._services.human_requests.save_draft(question, user.id, known)
         return FormResult(text) if is_stored else FormResult(text, id_, page)
 
-    def _describe_errors(self, question: Question, errors: Mapping[str, EntryError], say: MessageCatalog) -> str:
-        labels = {field.name: field.label or say(words.YOUR_ANSWER) for field in question.form.fields}
-        lines = [f"- {labels[name]}: {entry_error_text(error, say)}" for name, error in errors.items()]
+    def _describe_errors(self, errors: Collection[EntryError], say: MessageCatalog) -> str:
+        lines = []
+        for error in errors:
+            label = say(words.WHOLE_FORM) if error.field is None else error.field.label or say(words.YOUR_ANSWER)
+            lines.append(f"- {label}: {entry_error_text(error, say)}")
         return "\n".join([say(words.FORM_INVALID), *lines])
 
     async def _answer(self, question: Question, user: User, value: object, say: MessageCatalog) -> tuple[str, bool]:

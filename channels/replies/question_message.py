@@ -17,7 +17,7 @@ from channels.replies.approval_message import (
 )
 from channels.replies.buttons import create_button
 from channels.replies.question_fields import clean_question, option_label
-from core.identity import AUTHOR, EVERYONE, OTHERS
+from core.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
 from core.models.tool_calls import MAX_JSON_LEVELS
 from core.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Question
@@ -31,8 +31,42 @@ MAX_OPTION_BUTTONS = 5
 #: The most characters of a button's label, and of each field of a shown answer.
 MAX_OPTION_LABEL, MAX_ANSWER = 75, 300
 
+#: The most characters of a limit in a sentence on an entry, such as a pattern.
+MAX_LIMIT = 100
+
 #: The most characters of the options that the text lists because their labels are cut.
 MAX_OPTION_LIST = 1200
+
+#: The sentence on each fault of an entry; `words.ENTRY_NOT_FITTING` for others.
+_FAULTS = {
+    "required": words.ENTRY_REQUIRED,
+    "integer": words.ENTRY_NOT_INTEGER,
+    "number": words.ENTRY_NOT_NUMBER,
+    "option": words.ENTRY_NOT_OPTION,
+    "json": words.ENTRY_NOT_JSON,
+    "json_depth": words.ENTRY_TOO_NESTED,
+    "json_number": words.ENTRY_NOT_JSON_NUMBER,
+    "form": words.ENTRY_NEEDS_FORM,
+    "missing": words.ENTRY_MISSING_PARTS,
+    "unchecked": words.ENTRY_UNCHECKED,
+    "minimum": words.ENTRY_TOO_SMALL,
+    "maximum": words.ENTRY_TOO_LARGE,
+    "exclusiveMinimum": words.ENTRY_NOT_ABOVE,
+    "exclusiveMaximum": words.ENTRY_NOT_BELOW,
+    "multipleOf": words.ENTRY_NOT_MULTIPLE,
+    "minLength": words.ENTRY_TOO_SHORT,
+    "maxLength": words.ENTRY_TOO_LONG,
+    "pattern": words.ENTRY_NOT_MATCHING,
+    "format": words.ENTRY_NOT_FORMAT,
+    "type": words.ENTRY_NOT_TYPE,
+    "enum": words.ENTRY_NOT_OPTION,
+    "const": words.ENTRY_NOT_OPTION,
+    "minItems": words.ENTRY_TOO_FEW,
+    "maxItems": words.ENTRY_TOO_MANY,
+    "uniqueItems": words.ENTRY_NOT_UNIQUE,
+    "minProperties": words.ENTRY_TOO_FEW_PARTS,
+    "maxProperties": words.ENTRY_TOO_MANY_PARTS,
+}
 
 
 def question_text(question: Question, say: MessageCatalog, *, is_void: bool = False) -> str:
@@ -95,22 +129,16 @@ def question_buttons(
 
 def entry_error_text(error: EntryError, say: MessageCatalog) -> str:
     """Return a sentence, in the user's language, on why an entered value is refused."""
-    sentences = {
-        "required": words.ENTRY_REQUIRED,
-        "integer": words.ENTRY_NOT_INTEGER,
-        "number": words.ENTRY_NOT_NUMBER,
-        "minimum": words.ENTRY_TOO_SMALL,
-        "maximum": words.ENTRY_TOO_LARGE,
-        "min_length": words.ENTRY_TOO_SHORT,
-        "max_length": words.ENTRY_TOO_LONG,
-        "option": words.ENTRY_NOT_OPTION,
-        "json": words.ENTRY_NOT_JSON,
-        "json_depth": words.ENTRY_TOO_NESTED,
-        "json_number": words.ENTRY_NOT_JSON_NUMBER,
-        "form": words.ENTRY_NEEDS_FORM,
-    }
     limit = MAX_JSON_LEVELS if error.fault == "json_depth" else error.limit
-    return say(sentences[error.fault], limit="" if limit is None else _format_number(limit))
+    shown = _quote_code(limit) if isinstance(limit, str) else "" if limit is None else _format_number(limit)
+    sentence = say(_FAULTS.get(error.fault, words.ENTRY_NOT_FITTING), limit=shown)
+    return f"{_quote_code(error.place)}: {sentence}" if error.place else sentence
+
+
+def _quote_code(text: str) -> str:
+    """Return the beginning of a text as Markdown code, so that a schema's text is no markup and mentions nobody."""
+    line = " ".join(INVISIBLE_CHARACTERS.sub(" ", text.replace("`", "'")).split())
+    return f"`{line[:MAX_LIMIT]}`"
 
 
 def _format_number(number: float) -> str:

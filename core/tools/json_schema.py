@@ -6,7 +6,7 @@ A model, a tool or a server writes a schema, so a `SchemaResolver` resolves each
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +23,7 @@ _COMBINING_KEYWORDS = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 #: The keywords of a merged schema: those that a form shows or checks. All others are dropped, so that merging is cheap.
 _MERGED_KEYWORDS = _COMBINING_KEYWORDS | {
     *("type", "enum", "const", "default", "nullable", "title", "description", "format", "writeOnly"),
-    *("minimum", "maximum", "minLength", "maxLength", "properties", "required", "items"),
+    *("minLength", "maxLength", "properties", "required", "items"),
 }
 
 _MAX_REFERENCE_CHARACTERS = 200
@@ -84,13 +84,9 @@ class SchemaResolver:
 
     def _merge(self, schema: Mapping[str, Any]) -> MergedSchema:
         found, is_nullable = {key: schema[key] for key in schema.keys() & _MERGED_KEYWORDS}, False
-        if "$ref" in found:
-            target = self.merge(self._find_reference(found.pop("$ref")))
-            return MergedSchema({**target.keywords, **found}, target.is_nullable)
         if not _COMBINING_KEYWORDS.isdisjoint(found):
-            for part in _to_list(found.pop("allOf", None)):
-                merged = self.merge(part)
-                found, is_nullable = {**merged.keywords, **found}, is_nullable or merged.is_nullable
+            parts = [self._find_reference(found.pop("$ref"))] if "$ref" in found else []
+            parts += _to_list(found.pop("allOf", None))
             for key in ("anyOf", "oneOf"):
                 if isinstance(found.get(key), list):
                     alternatives = [alternative for alternative in found[key] if not _is_null(alternative)]
@@ -98,7 +94,10 @@ class SchemaResolver:
                     found[key] = alternatives
                     if len(alternatives) == 1:
                         del found[key]
-                        found = {**self.merge(alternatives[0]).keywords, **found}
+                        parts += alternatives
+            merged = [self.merge(part) for part in parts]
+            is_nullable = is_nullable or any(part.is_nullable for part in merged)
+            found = _combine([found, *(part.keywords for part in merged)])
         if isinstance(types := found.get("type"), list):
             named = [type_ for type_ in types if not _is_null_type(type_)]
             is_nullable = is_nullable or len(named) < len(types)
@@ -152,6 +151,27 @@ class SchemaResolver:
         self._visits += 1
         if self._visits > MAX_SCHEMAS:
             raise SchemaError(f"it combines more than {MAX_SCHEMAS:,} schemas")
+
+
+def _combine(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the keywords of all parts: the first of each, but all properties and all required names."""
+    combined = dict[str, Any]()
+    for part in reversed(parts):
+        combined |= part
+    properties = {id(part["properties"]): part["properties"] for part in parts if "properties" in part}
+    if len(properties) > 1 and all(isinstance(part, Mapping) for part in properties.values()):
+        schemas = dict[str, dict[int, Any]]()
+        for part in properties.values():
+            for name, schema in part.items():
+                schemas.setdefault(name, {})[id(schema)] = schema
+        combined["properties"] = {
+            name: {"allOf": [*found.values()]} if len(found) > 1 else next(iter(found.values()))
+            for name, found in schemas.items()
+        }
+    required = {id(part["required"]): part["required"] for part in parts if "required" in part}
+    if len(required) > 1:
+        combined["required"] = [name for names in required.values() for name in _to_list(names)]
+    return combined
 
 
 def to_mapping(schema: Any) -> Mapping[str, Any]:

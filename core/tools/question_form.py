@@ -1,33 +1,36 @@
 """Forms of questions: the fields of a JSON Schema, and checks of people's entries.
 
 An entry is the text that a person has entered in a field; for a chosen option, it is `OPTION_PREFIX` and the option's
-position. `validate_form` converts entries to the JSON value that the schema requires. A schema that cannot be shown as
-fields, or not within the budgets of `check_json` and `SchemaResolver`, becomes one field for JSON or text.
+position. `validate_form` converts entries to a JSON value, and an `AnswerValidator` checks it. A schema that cannot be
+shown as fields or checked, or not within the budgets, becomes one field for JSON or text.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+from math import isfinite
 from typing import Any, Literal
+
+from jsonschema.exceptions import ValidationError
 
 from core.identity import INVISIBLE_CHARACTERS
 from core.inbox_message import storable_text
 from core.models.tool_calls import JsonLimitError, check_json, parse_json
 from core.secret_redaction import MASK
 from core.sessions.resume import INPUT_CALL
+from core.tools.form_validation import AnswerValidator, UncheckableError
 from core.tools.json_schema import MergedSchema, SchemaError, SchemaResolver
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json", "object", "array"]
 
-_JsonFault = Literal["json", "json_depth", "json_number"]
-
-#: Reason why an entered value does not fit its field.
-Fault = Literal[
-    "required", "integer", "number", "minimum", "maximum", "min_length", "max_length", "option", "form", _JsonFault
-]
+#: Reason why an entry is refused: one of the following, or the keyword of the schema that it violates.
+#: `form`: a message is no JSON object. `missing`: fields are required together. `unchecked`: the validator failed.
+Fault = (
+    Literal["required", "integer", "number", "option", "form", "json", "json_depth", "json_number", "unchecked"] | str
+)
 
 #: A person's entries, by the name of the field: a text, or a list of chosen options.
 Entries = Mapping[str, str | Sequence[str]]
@@ -40,6 +43,9 @@ MAX_FIELDS, MAX_OPTIONS = 50, 1000
 
 #: The most characters of a label, an option's label, a description, and an entered value without a limit of its own.
 MAX_LABEL, MAX_OPTION_LABEL, MAX_DESCRIPTION, MAX_ENTRY = 200, 1000, 300, 3000
+
+#: The most digits of an entered number.
+MAX_DIGITS = 30
 
 #: The most characters of a title or description that are cleaned: several fields can share a long one.
 _MAX_CLEANED = 2000
@@ -68,8 +74,7 @@ class FormField:
             and `array` a JSON value of this type.
         options: the options of a `choice`, `choices` or `boolean`.
         default: JSON value of the answer if nothing is entered; ignored unless `has_default`.
-        minimum, maximum: the limits of a number, inclusive; None for no limit.
-        min_length, max_length: the limits of a text, in characters; None for no limit.
+        min_length, max_length: the limits of a text, in characters; None for no limit. The validator checks them.
         is_secret: whether the answer is not shown: the schema has `writeOnly` or the format `password`.
     """
 
@@ -81,8 +86,6 @@ class FormField:
     default: Any = None
     has_default: bool = False
     is_required: bool = True
-    minimum: float | None = None
-    maximum: float | None = None
     min_length: int | None = None
     max_length: int | None = None
     is_secret: bool = False
@@ -95,12 +98,14 @@ class QuestionForm:
     Attributes:
         is_object: whether the answer is a JSON object of the fields; otherwise it is the value of the only field.
         problem: why the schema cannot be shown as fields; empty if it can.
+        validator: checks the answer; None for any.
         accepts_any_text: whether any message is a valid answer, since a model reads it.
     """
 
     fields: tuple[FormField, ...]
     is_object: bool = False
     problem: str = ""
+    validator: AnswerValidator | None = field(default=None, compare=False)
     accepts_any_text: bool = False
 
     @property
@@ -111,19 +116,24 @@ class QuestionForm:
 
 
 class EntryError(ValueError):
-    """An entered value does not fit its field.
+    """An entered value does not fit its field, or all values together do not fit the form.
 
     Attributes:
-        fault: the code of the reason, which is the error's text too; callers map it to a message for the user.
-        field: the field; None if the text for the whole form is no JSON object.
-        limit: the minimum or maximum that the number, or the length of the text, violates; None for other reasons.
+        fault: the reason, which is the error's text too; callers map it to a message for the user.
+        field: the field; None if the error is one of the whole form.
+        limit: what the schema requires, such as a minimum, a pattern, or the labels of missing fields; None if that
+            says nothing to people.
+        place: the path of the value within the field, counted from 1; empty for the field itself.
     """
 
-    def __init__(self, fault: Fault, field_: FormField | None = None, limit: float | None = None) -> None:
+    def __init__(
+        self, fault: Fault, field_: FormField | None = None, limit: float | str | None = None, place: str = ""
+    ) -> None:
         super().__init__(fault)
         self.fault: Fault = fault
         self.field = field_
         self.limit = limit
+        self.place = place
 
 
 def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
@@ -154,10 +164,22 @@ def schema_to_form(schema: Any) -> QuestionForm:
     """
     try:
         check_json(schema)
-        return _FormBuilder(schema).build()
-    except (SchemaError, JsonLimitError) as error:
+        form = replace(_FormBuilder(schema).build(), validator=AnswerValidator(True if schema is None else schema))
+        _find_errors(form, _create_sample(form))
+        return form
+    except (SchemaError, JsonLimitError, UncheckableError) as error:
         is_object = isinstance(schema, Mapping) and _get_type(schema) == "object"
         return QuestionForm((FormField("", "object" if is_object else "json"),), problem=str(error))
+
+
+def _create_sample(form: QuestionForm) -> Any:
+    """Return an answer by which a validator fails if it fails at the schemas of the fields."""
+    samples = {"integer": 0, "number": 0, "choices": [], "list": [""], "object": {}, "array": []}
+    values = {
+        field_.name: field_.options[0].value if field_.kind in ("choice", "boolean") else samples.get(field_.kind, "")
+        for field_ in form.fields
+    }
+    return values if form.is_object else values[form.fields[0].name]
 
 
 class _FormBuilder:
@@ -193,8 +215,10 @@ class _FormBuilder:
         fields = []
         for name, property_ in properties.items():
             merged = self._resolver.merge(property_)
-            is_required = name in names and not merged.is_nullable
-            fields.append(self._create_field(str(name), merged, is_required=is_required))
+            field_ = self._create_field(str(name), merged, is_required=name in names and not merged.is_nullable)
+            if name in names and merged.is_nullable:
+                field_ = replace(field_, has_default=True)  # null, unless the schema has another default
+            fields.append(field_)
         return QuestionForm(tuple(fields), is_object=True)
 
     def _create_field(self, name: str, merged: MergedSchema, *, is_required: bool) -> FormField:
@@ -216,12 +240,9 @@ class _FormBuilder:
                 yes_or_no = FormOption("Yes", True), FormOption("No", False)
                 field_ = replace(plain, kind="boolean", options=yes_or_no)
             case "integer" | "number" as kind:
-                smallest, largest = _to_limit(schema, "minimum"), _to_limit(schema, "maximum")
-                field_ = replace(plain, kind=kind, minimum=smallest, maximum=largest)
+                field_ = replace(plain, kind=kind)
             case "string" | "":
-                lengths = (_to_limit(schema, key) for key in ("minLength", "maxLength"))
-                shortest, longest = (None if length is None else int(length) for length in lengths)
-                field_ = replace(plain, min_length=shortest, max_length=longest)
+                field_ = replace(plain, min_length=schema.get("minLength"), max_length=schema.get("maxLength"))
             case "array":
                 field_ = self._create_list_field(plain, schema.get("items"))
             case "object":
@@ -298,12 +319,6 @@ def _get_type(schema: Mapping[str, Any]) -> str:
     return type_.lower() if isinstance(type_, str) else type(type_).__name__
 
 
-def _to_limit(schema: Mapping[str, Any], key: str) -> float | None:
-    """Return the number in a schema's keyword, such as `minimum`; None without one."""
-    value = schema.get(key)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _to_key(value: Any) -> str:
     """Return a JSON value as text by which it is compared: `1`, `1.0` and `true` differ."""
     return _KEY_ENCODER.encode(value)
@@ -334,45 +349,90 @@ def _to_short_line(text: Any, max_characters: int) -> str:
     return _to_line(text[:_MAX_CLEANED])[:max_characters] if isinstance(text, str) else ""
 
 
-def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, EntryError]]:
+def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str | None, EntryError]]:
     """Return the JSON value of a person's entries in a form, and the errors in them.
 
     Args:
-        entries: what `validate_entry` takes, by field name; a missing entry is an empty one. An empty optional entry
+        entries: what `validate_entry` takes, by field name; a missing entry is a blank one. A blank optional entry
             becomes the default; without a default, the answer lacks the field, and ADK passes None for it.
 
     Returns:
-        A tuple of the answer, which is complete only without errors, and the errors by field name. The answer is a dict
-        by field name if `form.is_object`; otherwise it is the value of the only field, or None.
+        A tuple of the answer, which is complete only without errors, and the errors by field name. An error of the
+        whole form is under None, and only if no field has one. The answer is a dict by field name if
+        `form.is_object`; otherwise it is the value of the only field, or None.
     """
-    values, errors = dict[str, Any](), dict[str, EntryError]()
+    values, errors = dict[str, Any](), dict[str | None, EntryError]()
     for field_ in form.fields:
+        entry = entries.get(field_.name, "")
+        is_blank = not "".join(entry).strip()
         try:
-            entry = entries.get(field_.name, "")
-            if entry or field_.is_required:
+            if field_.is_required or not is_blank:
                 values[field_.name] = validate_entry(field_, entry)
             elif field_.has_default:
                 values[field_.name] = field_.default
         except EntryError as error:
             errors[field_.name] = error
-    if form.is_object:
-        return values, errors
-    return values.get(form.fields[0].name), errors
+    if form.is_object or not errors:
+        try:
+            found = _find_errors(form, values if form.is_object else values.get(form.fields[0].name))
+        except UncheckableError:
+            found = {None: EntryError("unchecked")}
+        whole = found.pop(None, None)
+        errors = found | errors
+        if whole is not None and not errors:
+            errors[None] = whole
+    right = {name: value for name, value in values.items() if name not in errors}
+    return right if form.is_object else right.get(form.fields[0].name), errors
 
 
-def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
-    """Return the JSON value of a person's entry in a field.
+def _find_errors(form: QuestionForm, value: Any) -> dict[str | None, EntryError]:
+    """Return the violations of the schema by field name, and that of the whole form under None.
+
+    Raises:
+        UncheckableError: the validator failed.
+    """
+    fields = {field_.name: field_ for field_ in form.fields}
+    errors = dict[str | None, EntryError]()
+    for error in form.validator.find_errors(value) if form.validator else ():
+        path = [part + 1 if isinstance(part, int) else part for part in error.absolute_path]
+        name = (str(path.pop(0)) if path else None) if form.is_object else form.fields[0].name
+        field_ = None if name is None else fields.get(name)
+        fault, limit = _explain(form, error)
+        place = ".".join(map(str, path))
+        errors.setdefault(name if field_ else None, EntryError(fault, field_, limit, place))
+    return errors
+
+
+def _explain(form: QuestionForm, error: ValidationError) -> tuple[Fault, float | str | None]:
+    """Return the fault of a violation, and the limit that people are told."""
+    match error.validator, error.validator_value:
+        case "required", list(names):
+            missing = names
+        case (("dependentRequired" | "dependencies"), dict(dependencies)):
+            missing = [name for key, names in dependencies.items() if key in error.instance for name in names]
+        case "type", list(types):
+            return "type", ", ".join(map(str, types))
+        case keyword, (str() | int() | float()) as limit:
+            return str(keyword), limit
+        case keyword, _:
+            return str(keyword), None
+    labels = {} if error.absolute_path else {field_.name: field_.label for field_ in form.fields}
+    return "missing", ", ".join(labels.get(name, name) for name in missing if name not in error.instance)
+
+
+def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:  # noqa: PLR0911 - one for each kind
+    """Return the JSON value of a person's entry in a field; `validate_form` checks the value against the schema.
 
     Args:
         entry: the entered text; for an option, `OPTION_PREFIX` and its position, or its label or value in any case.
             Several options are a list, or the lines of a text.
 
     Returns:
-        The value, of the JSON type of the field's kind. An empty entry in an optional field becomes an empty list for
+        The value, of the JSON type of the field's kind. A blank entry in an optional field becomes an empty list for
         `choices`, and an empty text for any other kind.
 
     Raises:
-        EntryError: the entry does not fit the field.
+        EntryError: the entry has no value for the field.
     """
     if field_.kind == "choices":
         lines = [line.strip() for part in ([entry] if isinstance(entry, str) else entry) for line in part.split("\n")]
@@ -385,14 +445,6 @@ def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
         if field_.is_required and field_.min_length != 0:
             raise EntryError("required", field_)
         return ""
-    return _parse_entry(field_, text)
-
-
-def _parse_entry(field_: FormField, text: str) -> Any:
-    """Return the JSON value of a text by the kind of its field, or raise `EntryError`.
-
-    It is an option's value, a number, a list of lines, parsed JSON, or the text.
-    """
     match field_.kind:
         case "choice" | "boolean":
             return _find_options(field_, [text])[0]
@@ -402,7 +454,9 @@ def _parse_entry(field_: FormField, text: str) -> Any:
             return [line.strip() for line in text.split("\n") if line.strip()]
         case "json" | "object" | "array":
             return _to_json(field_, text)
-    return _check_length(field_, text)
+    if len(text) > MAX_ENTRY:
+        raise EntryError("maxLength", field_, MAX_ENTRY)
+    return text
 
 
 def parse_answer(form: QuestionForm, text: str) -> Any:
@@ -418,30 +472,26 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
         EntryError: the message does not fit the form, and the form does not accept any text.
     """
     try:
-        if not form.is_object:
-            return validate_entry(form.fields[0], text)
-        if len(form.fields) == 1:
-            return {form.fields[0].name: validate_entry(form.fields[0], text)}
-        return _parse_object(form, text)
+        entries = {form.fields[0].name: text} if len(form.fields) == 1 else _parse_object(form, text)
+        value, errors = validate_form(form, entries)
+        if errors:
+            raise next(iter(errors.values()))
+        return value
     except EntryError:
         if form.accepts_any_text:
             return text
         raise
 
 
-def _parse_object(form: QuestionForm, text: str) -> Any:
-    """Return the answer in a JSON object, a dict by field name, or raise `EntryError`."""
+def _parse_object(form: QuestionForm, text: str) -> Entries:
+    """Return the entries in a JSON object by field name, or raise `EntryError`."""
     try:
         given = parse_json(text)
     except ValueError as error:
         raise EntryError(_get_json_fault(error) or "form") from error
     if not isinstance(given, dict):
         raise EntryError("form")
-    entries = {field_.name: to_entry(field_, given[field_.name]) for field_ in form.fields if field_.name in given}
-    value, errors = validate_form(form, entries)
-    if errors:
-        raise next(iter(errors.values()))
-    return value
+    return {field_.name: to_entry(field_, given[field_.name]) for field_ in form.fields if field_.name in given}
 
 
 def to_entry(field_: FormField, value: Any) -> str | list[str]:
@@ -538,19 +588,14 @@ def _index_texts(field_: FormField) -> dict[str, FormOption]:
 
 
 def _to_number(field_: FormField, text: str) -> int | float:
-    """Return the int or float in a text; raise `EntryError` if the field forbids it."""
-    number: int | float
+    """Return the number in a text without separators; raise `EntryError` for any other text."""
     try:
-        number = int(text) if field_.kind == "integer" else float(text.replace(",", "."))
-    except ValueError as error:
+        number = Decimal(text)
+        if not number.is_finite() or len(number.as_tuple().digits) > MAX_DIGITS or not isfinite(float(number)):
+            raise InvalidOperation
+        return int(text) if field_.kind == "integer" else float(number)
+    except (InvalidOperation, ValueError) as error:
         raise EntryError("integer" if field_.kind == "integer" else "number", field_) from error
-    if isinstance(number, float) and not math.isfinite(number):
-        raise EntryError("number", field_)
-    if field_.minimum is not None and number < field_.minimum:
-        raise EntryError("minimum", field_, field_.minimum)
-    if field_.maximum is not None and number > field_.maximum:
-        raise EntryError("maximum", field_, field_.maximum)
-    return number
 
 
 def _to_json(field_: FormField, text: str) -> Any:
@@ -576,13 +621,3 @@ def _get_json_fault(error: ValueError) -> Fault | None:
     if not isinstance(error, JsonLimitError):
         return None
     return "json_number" if error.limit == "number" else "json_depth"
-
-
-def _check_length(field_: FormField, text: str) -> str:
-    """Return a text unchanged; raise `EntryError` if the field forbids its length."""
-    if field_.min_length is not None and len(text) < field_.min_length:
-        raise EntryError("min_length", field_, field_.min_length)
-    longest = min(field_.max_length or MAX_ENTRY, MAX_ENTRY)
-    if len(text) > longest:
-        raise EntryError("max_length", field_, longest)
-    return text

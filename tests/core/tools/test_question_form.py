@@ -55,7 +55,7 @@ FITTING: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
     ({"oneOf": [{"const": 1, "title": "One"}, {"const": 2}]}, st.sampled_from([1, 2])),
     ({"type": "array", "items": {"enum": ["a", "b"]}}, st.lists(st.sampled_from(["a", "b"]), min_size=1, unique=True)),
     ({"type": "object"}, st.dictionaries(st.sampled_from("ab"), st.integers(), min_size=1)),
-    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, st.integers()),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, st.integers(1 - 10**30, 10**30 - 1)),
 ]
 
 
@@ -175,15 +175,19 @@ def test_an_object_that_is_no_form_takes_a_json_object(schema: Any) -> None:
         (FormField("a"), " ", "required"),
         (FormField("a", "integer"), "1.5", "integer"),
         (FormField("a", "number"), "nan", "number"),
-        (FormField("a", "integer", minimum=2), "1", "minimum"),
-        (FormField("a", min_length=3), "ab", "min_length"),
-        (FormField("a", max_length=3), "abcd", "max_length"),
         (FormField("a", "choice"), "XL", "option"),
         (FormField("a", "choice"), f"{OPTION_PREFIX}5", "option"),
         (FormField("a", "choices"), f"{OPTION_PREFIX}{'1' * 5000}", "option"),
         (FormField("a", "integer"), "1" * 5000, "integer"),
-        (FormField("a", "integer", maximum=10**400), "1" * 500, "maximum"),
-        (FormField("a", "number", minimum=10**400), "1", "minimum"),
+        (FormField("a", "integer"), "1,000", "integer"),
+        (FormField("a", "integer"), "1.000", "integer"),
+        (FormField("a", "integer"), "1" * 31, "integer"),
+        (FormField("a", "number"), "1,000", "number"),
+        (FormField("a", "number"), "1.000,5", "number"),
+        (FormField("a", "number"), "12,5", "number"),
+        (FormField("a", "number"), "0." + "1" * 31, "number"),
+        (FormField("a", "number"), "1" * 401, "number"),
+        (FormField("a"), "x" * 3001, "maxLength"),
         (FormField("a", "number"), "1e999", "number"),
         (FormField("a", "json"), "{", "json"),
         (FormField("", "array"), "a, b", "json"),
@@ -197,6 +201,33 @@ def test_an_entry_that_does_not_fit_says_why(field: FormField, entry: str, fault
     with pytest.raises(EntryError) as raised:
         validate_entry(field, entry)
     assert raised.value.fault == fault
+
+
+@pytest.mark.parametrize(
+    ("schema", "entry", "fault", "limit"),
+    [
+        ({"type": "integer", "minimum": 2}, "1", "minimum", 2),
+        ({"type": "number", "minimum": 10**400}, "1", "minimum", 10**400),
+        ({"type": "integer", "exclusiveMaximum": 2}, "2", "exclusiveMaximum", 2),
+        ({"type": "number", "multipleOf": 0.01}, "19.995", "multipleOf", 0.01),
+        ({"type": "string", "minLength": 3}, "ab", "minLength", 3),
+        ({"type": "string", "maxLength": 3}, "abcd", "maxLength", 3),
+        ({"type": "STRING", "maxLength": 3, "enum": None}, "abcd", "maxLength", 3),
+        ({"type": "string", "pattern": "^[A-Z]+$"}, "ab", "pattern", "^[A-Z]+$"),
+        ({"type": "string", "format": "date"}, "2026-02-30", "format", "date"),
+        ({"type": "array", "items": {"type": "string"}, "maxItems": 1}, "a\nb", "maxItems", 1),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "a\na", "uniqueItems", True),
+        ({"type": ["integer", "array"]}, '"a"', "type", "integer, array"),
+        ({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}, "0", "minimum", 1),
+        ({"allOf": [{"type": "integer", "minimum": 1}, {"minimum": 5}]}, "3", "minimum", 5),
+        ({"allOf": [{"type": "integer", "minimum": 5}, {"minimum": 1}]}, "3", "minimum", 5),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer", "minimum": 5}}, "minimum": 1}, "3", "minimum", 5),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 3}, "2", "minimum", 3),
+    ],
+)
+def test_a_value_that_violates_the_schema_says_its_limit(schema: Any, entry: str, fault: str, limit: Any) -> None:
+    _, errors = validate_form(schema_to_form(schema), {"": entry})
+    assert {name: (error.fault, error.limit) for name, error in errors.items()} == {"": (fault, limit)}
 
 
 def test_a_model_takes_any_message_and_a_workflow_only_one_that_fits() -> None:
