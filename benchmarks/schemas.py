@@ -1,7 +1,7 @@
 """Benchmark of hostile JSON of a model: `make bench-schemas [WIDTH=12]`.
 
 The first table compares the form of a schema with a resolver that resolves each part again for each use. `WIDTH` is the
-largest width for that resolver, whose time grows with the fourth power. The second table has the parts of an approval
+largest width for that resolver, whose time grows with the fourth power. *check* validates a filled form. The second table has the parts of an approval
 for the largest arguments that a model may send.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from core.models.tool_calls import MAX_JSON_LEVELS, MAX_JSON_VALUES, parse_json
 from core.secret_redaction import ValuePath
 from core.tools.adk_confirmations import find_secret_paths
-from core.tools.question_form import MAX_FIELDS, schema_to_form
+from core.tools.question_form import MAX_FIELDS, schema_to_form, validate_form
 from core.tools.shown_arguments import show_arguments
 
 WIDTHS = (2, 5, 8, 12, 25, 100, 500)
@@ -72,12 +72,14 @@ def main(max_width: int) -> None:
     Args:
         max_width: the largest width for the resolver that resolves each use.
     """
-    print(f"{'schema: width':16}{'bytes':>10}{'each use, ms':>16}{'form, ms':>12}")
+    print(f"{'schema: width':16}{'bytes':>10}{'each use, ms':>16}{'form, ms':>12}{'check, ms':>12}")
     for width in WIDTHS:
         schema = create_bomb(width)
         each_use = f"{measure(partial(resolve_fields, schema)):.1f}" if width <= max_width else "-"
         form = measure(partial(schema_to_form, schema))
-        print(f"{width:<16}{len(json.dumps(schema)):>10,}{each_use:>16}{form:>12.1f}")
+        entries = {f"f{i}": f"text {i}" for i in range(MAX_FIELDS)}
+        check = measure(partial(validate_form, schema_to_form(schema), entries))
+        print(f"{width:<16}{len(json.dumps(schema)):>10,}{each_use:>16}{form:>12.1f}{check:>12.1f}")
     print(f"\n{'arguments':16}{'bytes':>10}{'parse, ms':>16}{'secrets, ms':>12}{'show, ms':>12}")
     parameters = {"properties": {"a": {}, "pin": {"format": "password"}}}
     for name, value in create_arguments().items():

@@ -146,7 +146,7 @@ class AnswerHandler:
             first field. Empty if all are valid.
         """
         _, errors = validate_form(question.form, _by_name(question, positions))
-        names = {field.name: i for i, field in reversed([*enumerate(question.form.fields)])}
+        names: dict[str | None, int] = {field.name: i for i, field in reversed([*enumerate(question.form.fields)])}
         return {str(names.get(name, 0)): entry_error_text(error, say) for name, error in errors.items()}
 
     async def submit(
@@ -177,7 +177,9 @@ class AnswerHandler:
         size = page_size or len(question.form.fields)
         fields = question.form.fields[page * size : (page + 1) * size]
         value, errors = validate_form(question.form, known)
-        wrong_entries = {field.name: errors[field.name] for field in fields if field.name in errors}
+        wrong_entries: dict[str | None, EntryError] = {
+            field.name: errors[field.name] for field in fields if field.name in errors
+        }
         has_more = (page + 1) * size < len(question.form.fields)
         if not wrong_entries and not has_more and errors:  # an earlier page is missing, or the whole form is wrong
             first = next((i for i, field in enumerate(question.form.fields) if field.name in errors), None)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import regex
+import regex  # type: ignore[import-untyped]  # it comes without types
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend, validator_for
@@ -37,6 +37,8 @@ _COMPARED_KEYWORDS = frozenset({"const", "required", "dependentRequired", "depen
 
 #: The keywords of an alternative that is an option.
 _OPTION_KEYWORDS = frozenset({"const", "title", "description", "type"})
+
+_UNKNOWN_DRAFT: Any = None
 
 #: The most errors of one field of which the most relevant is shown.
 _MAX_COMPARED_ERRORS = 10
@@ -91,10 +93,10 @@ class AnswerValidator:
     """
 
     def __init__(self, schema: Any) -> None:
-        draft = Draft202012Validator
+        draft: Any = Draft202012Validator
         if isinstance(schema, Mapping) and "$schema" in schema:
-            draft = validator_for({"$schema": str(schema["$schema"])}, default=None)
-            if draft is None:
+            draft = validator_for({"$schema": str(schema["$schema"])}, default=_UNKNOWN_DRAFT)
+            if draft is _UNKNOWN_DRAFT:
                 raise SchemaError("its $schema is unknown")
         self._validator = _extend(draft)(_normalize(schema), registry=Registry(), format_checker=draft.FORMAT_CHECKER)
 
@@ -162,7 +164,7 @@ def _extend(draft: Any) -> Any:
         **draft.VALIDATORS,
         **{name: check for name, check in _OWN_KEYWORDS.items() if name in draft.VALIDATORS},
     }
-    return extend(draft, {name: _limit(name, check) for name, check in keywords.items()})
+    return extend(draft, {name: _limit(name, check) for name, check in keywords.items()})  # type: ignore[no-untyped-call]  # so in its types
 
 
 def _limit(name: str, check: _Check) -> _Check:

@@ -405,19 +405,20 @@ def _find_errors(form: QuestionForm, value: Any) -> dict[str | None, EntryError]
 
 def _explain(form: QuestionForm, error: ValidationError) -> tuple[Fault, float | str | None]:
     """Return the fault of a violation, and the limit that people are told."""
+    instance: Any = error.instance
     match error.validator, error.validator_value:
         case "required", list(names):
             missing = names
         case (("dependentRequired" | "dependencies"), dict(dependencies)):
-            missing = [name for key, names in dependencies.items() if key in error.instance for name in names]
+            missing = [name for key, names in dependencies.items() if key in instance for name in names]
         case "type", list(types):
             return "type", ", ".join(map(str, types))
         case keyword, (str() | int() | float()) as limit:
             return str(keyword), limit
         case keyword, _:
             return str(keyword), None
-    labels = {} if error.absolute_path else {field_.name: field_.label for field_ in form.fields}
-    return "missing", ", ".join(labels.get(name, name) for name in missing if name not in error.instance)
+    labels: dict[Any, str] = {} if error.absolute_path else {field_.name: field_.label for field_ in form.fields}
+    return "missing", ", ".join(labels.get(name, str(name)) for name in missing if name not in instance)
 
 
 def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:  # noqa: PLR0911 - one for each kind

@@ -90,6 +90,34 @@ def test_each_option_is_chosen_by_its_position(options: list[Any], data: st.Data
     assert validate_entry(choice, f"{OPTION_PREFIX}{position}") == options[position]
 
 
+#: Keywords of a validator, with values that fit and that do not.
+limits = st.dictionaries(
+    st.sampled_from(
+        ["$schema", "type", "minimum", "multipleOf", "maxLength", "pattern", "format", "const", "enum", "uniqueItems"]
+        + ["contains", "not", "allOf", "oneOf", "if", "then", "$ref", "items", "required", "minProperties", "nullable"]
+        + ["patternProperties", "additionalProperties", "dependentRequired", "properties", "prefixItems", "$id"]
+    ),
+    st.one_of(
+        st.sampled_from(
+            ["integer", "string", "NULL", "date", "regex", "(a+)+$", "(", "#", "#/x", "https://x/y", 0, 0.1]
+        ),
+        st.sampled_from([10**400, ["a", "a"], [{"const": 1}, {"$ref": "#"}], {"a": ["b"]}, {"(a+)+$": {"type": "x"}}]),
+        any_json,
+        st.lists(wild_schemas, max_size=3),
+    ),
+    max_size=6,
+)
+
+
+@given(limits, st.sampled_from(["", "7", "1" * 401, "1,000", "a" * 40 + "!", '{"a": 1e300}', "[1, 1.0, true]", "x"]))
+def test_any_schema_and_any_text_are_an_answer_or_an_error(schema: Any, text: str) -> None:
+    for given_schema in (schema, {"properties": {"a": schema}}, {"allOf": [schema, {"properties": {"b": schema}}]}):
+        form = create_form("adk_request_input", {"interruptId": "1", "response_schema": given_schema})
+        with suppress(EntryError):
+            parse_answer(form, text)
+        validate_form(form, {field.name: text for field in form.fields})
+
+
 @given(st.text(max_size=30))
 def test_a_text_is_an_answer_or_has_an_error(text: str) -> None:
     for schema, _ in FITTING:
