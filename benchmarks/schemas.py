@@ -1,8 +1,8 @@
 """Benchmark of hostile JSON of a model: `make bench-schemas [WIDTH=12]`.
 
 The first table compares the form of a schema with a resolver that resolves each part again for each use. `WIDTH` is the
-largest width for that resolver, whose time grows with the fourth power. *check* validates a filled form. The second table has the parts of an approval
-for the largest arguments that a model may send.
+largest width for that resolver, whose time grows with the fourth power. *check* validates a filled form. The second
+table has the parts of an approval for the largest arguments that a model may send.
 """
 
 import json

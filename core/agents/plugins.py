@@ -184,8 +184,8 @@ class GuardPlugin(BasePlugin):
     ) -> Any:
         """Store a tool call's result in the call log; return the result for the model.
 
-        It stops the timer of the call. Bytes in the result become artifacts, and its size is limited. A request for a sign-in becomes an error, and so does a request for an approval in a session that is
-        not stored.
+        It stops the timer of the call. Bytes in the result become artifacts, and its size is limited. A request for a
+        sign-in becomes an error, and so does a request for an approval in a session that is not stored.
 
         Returns:
             The result for the model; None to use the tool's own result unchanged.

@@ -89,16 +89,22 @@ class AnswerValidator:
     """Validator of answers against one JSON Schema, of the draft that its `$schema` names.
 
     Raises:
-        SchemaError: the draft is unknown.
+        SchemaError: the draft is unknown, or the validator fails at the schema.
     """
 
     def __init__(self, schema: Any) -> None:
         draft: Any = Draft202012Validator
-        if isinstance(schema, Mapping) and "$schema" in schema:
-            draft = validator_for({"$schema": str(schema["$schema"])}, default=_UNKNOWN_DRAFT)
-            if draft is _UNKNOWN_DRAFT:
-                raise SchemaError("its $schema is unknown")
-        self._validator = _extend(draft)(_normalize(schema), registry=Registry(), format_checker=draft.FORMAT_CHECKER)
+        try:
+            if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
+                draft = validator_for({"$schema": schema["$schema"]}, default=_UNKNOWN_DRAFT)
+            if draft is not _UNKNOWN_DRAFT:
+                self._validator = _extend(draft)(
+                    _normalize(schema), registry=Registry(), format_checker=draft.FORMAT_CHECKER
+                )
+        except Exception as error:  # anything, as in `find_errors`
+            raise SchemaError(f"it cannot be read ({type(error).__name__})") from error
+        if draft is _UNKNOWN_DRAFT:
+            raise SchemaError("its $schema is unknown")
 
     def find_errors(self, value: Any) -> list[ValidationError]:
         """Return the most relevant error of each field or item of a value, and of the whole value.
