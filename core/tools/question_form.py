@@ -21,8 +21,7 @@ from core.inbox_message import storable_text
 from core.models.tool_calls import JsonLimitError, check_json, parse_json
 from core.secret_redaction import MASK
 from core.sessions.resume import INPUT_CALL
-from core.tools.form_validation import AnswerValidator, UncheckableError
-from core.tools.json_schema import MergedSchema, SchemaError, SchemaResolver
+from core.tools.json_schema import AnswerValidator, MergedSchema, SchemaError, SchemaResolver, UncheckableError
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json", "object", "array"]
 
@@ -191,11 +190,7 @@ class _FormBuilder:
         self._options = dict[int, tuple[FormOption, ...]]()  # by the id of the list in the schema
 
     def build(self) -> QuestionForm:
-        """Return the form: a field per property of an object schema, otherwise one field.
-
-        Raises:
-            SchemaError: the schema cannot be shown as fields.
-        """
+        """Return the form: a field per property of an object schema, otherwise one field."""
         merged = self._resolver.merge(self._schema)
         if _get_type(merged.keywords) in ("object", "several", "") and merged.keywords.get("properties"):
             return self._build_object_form(merged.keywords)
@@ -254,20 +249,13 @@ class _FormBuilder:
         return field_
 
     def _create_list_field(self, plain: FormField, schema: Any) -> FormField:
-        """Return `plain` as the field of an array: options, lines of text, or JSON, by the schema of its items."""
         items = self._resolver.merge(schema or None).keywords
         if options := self._list_options(items):
             return replace(plain, kind="choices", options=options)
         return replace(plain, kind="list" if _get_type(items) in ("string", "") else "array")
 
     def _list_options(self, schema: Mapping[str, Any]) -> tuple[FormOption, ...]:
-        """Return the options of a schema: its `enum`, `const`, or alternatives of `const`.
-
-        Null is left out; empty if an alternative lacks `const`.
-
-        Raises:
-            SchemaError: the options are malformed or over `MAX_OPTIONS`, or two with one value have different labels.
-        """
+        """Return the options of a schema without null: its `enum`, `const`, or alternatives that are all `const`."""
         key = "enum" if schema.get("enum") is not None else next(filter(schema.get, ("oneOf", "anyOf")), None)
         if key is None:
             return (FormOption(_to_label(schema["const"]), schema["const"]),) if "const" in schema else ()
@@ -333,7 +321,6 @@ def _to_option_text(value: Any) -> str:
 
 
 def _to_text(value: Any) -> str:
-    """Return a text unchanged, and any other JSON value as JSON."""
     return value if isinstance(value, str) else _ENCODER.encode(value)
 
 
@@ -345,7 +332,6 @@ def _to_line(text: str) -> str:
 
 
 def _to_short_line(text: Any, max_characters: int) -> str:
-    """Return the beginning of a text as `_to_line` returns it; empty if it is no text."""
     return _to_line(text[:_MAX_CLEANED])[:max_characters] if isinstance(text, str) else ""
 
 
@@ -386,11 +372,7 @@ def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str |
 
 
 def _find_errors(form: QuestionForm, value: Any) -> dict[str | None, EntryError]:
-    """Return the violations of the schema by field name, and that of the whole form under None.
-
-    Raises:
-        UncheckableError: the validator failed.
-    """
+    """Return the violations of the schema by field name, and that of the whole form under None."""
     fields = {field_.name: field_ for field_ in form.fields}
     errors = dict[str | None, EntryError]()
     for error in form.validator.find_errors(value) if form.validator else ():
@@ -421,7 +403,7 @@ def _explain(form: QuestionForm, error: ValidationError) -> tuple[Fault, float |
     return "missing", ", ".join(labels.get(name, str(name)) for name in missing if name not in instance)
 
 
-def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:  # noqa: PLR0911 - one for each kind
+def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
     """Return the JSON value of a person's entry in a field; `validate_form` checks the value against the schema.
 
     Args:
@@ -446,6 +428,10 @@ def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:  # noq
         if field_.is_required and field_.min_length != 0:
             raise EntryError("required", field_)
         return ""
+    return _parse_entry(field_, text)
+
+
+def _parse_entry(field_: FormField, text: str) -> Any:
     match field_.kind:
         case "choice" | "boolean":
             return _find_options(field_, [text])[0]
@@ -485,7 +471,6 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
 
 
 def _parse_object(form: QuestionForm, text: str) -> Entries:
-    """Return the entries in a JSON object by field name, or raise `EntryError`."""
     try:
         given = parse_json(text)
     except ValueError as error:
@@ -515,7 +500,6 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
 
 
 def _index_options(field_: FormField) -> dict[str, int]:
-    """Return the position of each option of a field, by `_to_key` of its value."""
     return {_to_key(option.value): i for i, option in reversed([*enumerate(field_.options)])}
 
 
@@ -539,7 +523,6 @@ def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
 
 
 def _describe_value(field_: FormField, value: Any) -> str:
-    """Return a field's value as people read it; a mask for a secret one."""
     if field_.is_secret:
         return MASK
     if field_.options:
@@ -589,7 +572,6 @@ def _index_texts(field_: FormField) -> dict[str, FormOption]:
 
 
 def _to_number(field_: FormField, text: str) -> int | float:
-    """Return the number in a text without separators; raise `EntryError` for any other text."""
     try:
         number = Decimal(text)
         if not number.is_finite() or len(number.as_tuple().digits) > MAX_DIGITS or not isfinite(float(number)):
@@ -619,6 +601,5 @@ def _to_json(field_: FormField, text: str) -> Any:
 
 def _get_json_fault(error: ValueError) -> Fault | None:
     """Return the fault of JSON that is over a limit of `check_json`; None for a text that is no JSON."""
-    if not isinstance(error, JsonLimitError):
-        return None
-    return "json_number" if error.limit == "number" else "json_depth"
+    limit = error.limit if isinstance(error, JsonLimitError) else None
+    return limit and ("json_number" if limit == "number" else "json_depth")

@@ -93,9 +93,35 @@ def test_each_option_is_chosen_by_its_position(options: list[Any], data: st.Data
 #: Keywords of a validator, with values that fit and that do not.
 limits = st.dictionaries(
     st.sampled_from(
-        ["$schema", "type", "minimum", "multipleOf", "maxLength", "pattern", "format", "const", "enum", "uniqueItems"]
-        + ["contains", "not", "allOf", "oneOf", "if", "then", "$ref", "items", "required", "minProperties", "nullable"]
-        + ["patternProperties", "additionalProperties", "dependentRequired", "properties", "prefixItems", "$id"]
+        [
+            "$schema",
+            "$id",
+            "$ref",
+            "type",
+            "nullable",
+            "minimum",
+            "multipleOf",
+            "maxLength",
+            "pattern",
+            "format",
+            "const",
+            "enum",
+            "items",
+            "prefixItems",
+            "contains",
+            "uniqueItems",
+            "required",
+            "properties",
+            "patternProperties",
+            "additionalProperties",
+            "minProperties",
+            "dependentRequired",
+            "not",
+            "allOf",
+            "oneOf",
+            "if",
+            "then",
+        ]
     ),
     st.one_of(
         st.sampled_from(
