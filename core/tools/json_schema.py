@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it comes without types
@@ -227,8 +228,8 @@ _OPTION_KEYWORDS = frozenset({"const", "title", "description", "type"})
 
 _UNKNOWN_DRAFT: Any = None
 
-#: The most errors of one field of which the most relevant is shown.
-_MAX_COMPARED_ERRORS = 10
+#: The most errors of an `allOf`, and the most of one field of which the most relevant is shown.
+_MAX_ERRORS = 10
 
 _ENCODER = json.JSONEncoder(sort_keys=True)
 
@@ -304,7 +305,7 @@ class AnswerValidator:
             errors = dict[str | int | None, list[ValidationError]]()
             for error in self._validator.iter_errors(value):
                 errors.setdefault(error.path[0] if error.path else None, []).append(error)
-            return [best_match(found[:_MAX_COMPARED_ERRORS]) for found in errors.values()]
+            return [best_match(found[:_MAX_ERRORS]) for found in errors.values()]
         except UncheckableError:
             raise
         except Exception as error:  # anything, also a RecursionError
@@ -369,7 +370,8 @@ def _limit(name: str, check: _Check) -> _Check:
         budget = _budget.get()
         budget.spend(1 + budget.measure(name, value) + _count(instance))
         is_simple = name == "items" and isinstance(value, Mapping) and "prefixItems" not in schema
-        for error in (_check_items if is_simple else check)(validator, value, instance, schema) or ():
+        errors = (_check_items if is_simple else check)(validator, value, instance, schema) or ()
+        for error in islice(errors, _MAX_ERRORS if name == "allOf" else None):
             budget.spend(4 + len(error.message) // 64)
             yield error
 

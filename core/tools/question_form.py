@@ -297,10 +297,7 @@ def _check_option_count(options: Sequence[Any]) -> None:
 
 
 def _get_type(schema: Mapping[str, Any]) -> str:
-    """Return the type of a merged schema in lower case; empty if it has none.
-
-    It is `several` for several types, and for alternatives without a type: a person enters these as JSON.
-    """
+    """Return the type in lower case; empty without one, `several` for several types and alternatives without one."""
     if "type" not in schema and (schema.get("anyOf") or schema.get("oneOf")):
         return "several"
     type_ = schema.get("type") or ""
@@ -343,10 +340,10 @@ def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str |
             becomes the default; without a default, the answer lacks the field, and ADK passes None for it.
 
     Returns:
-        A tuple of the answer, which is complete only without errors, and the errors by field name. An error of the
-        whole form is under None, and only if no field has one. The answer is a dict by field name if
-        `form.is_object`; otherwise it is the value of the only field, or None.
+        The answer, which is complete only without errors: a dict if `form.is_object`, otherwise the value of the only
+        field. And the errors by field name; that of the whole form is under None, and only if no field has one.
     """
+    only = form.fields[0]
     values, errors = dict[str, Any](), dict[str | None, EntryError]()
     for field_ in form.fields:
         entry = entries.get(field_.name, "")
@@ -360,15 +357,15 @@ def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str |
             errors[field_.name] = error
     if form.is_object or not errors:
         try:
-            found = _find_errors(form, values if form.is_object else values.get(form.fields[0].name))
+            found = _find_errors(form, values if form.is_object else values.get(only.name))
         except UncheckableError:
-            found = {None: EntryError("unchecked")}
+            found = {None: EntryError("unchecked")} if form.is_object else {only.name: EntryError("unchecked", only)}
         whole = found.pop(None, None)
         errors = found | errors
         if whole is not None and not errors:
             errors[None] = whole
     right = {name: value for name, value in values.items() if name not in errors}
-    return right if form.is_object else right.get(form.fields[0].name), errors
+    return right if form.is_object else right.get(only.name), errors
 
 
 def _find_errors(form: QuestionForm, value: Any) -> dict[str | None, EntryError]:
@@ -410,9 +407,7 @@ def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
         entry: the entered text; for an option, `OPTION_PREFIX` and its position, or its label or value in any case.
             Several options are a list, or the lines of a text.
 
-    Returns:
-        The value, of the JSON type of the field's kind. A blank entry in an optional field becomes an empty list for
-        `choices`, and an empty text for any other kind.
+            A blank entry in an optional field becomes an empty list for `choices`, and an empty text for others.
 
     Raises:
         EntryError: the entry has no value for the field.
@@ -449,11 +444,8 @@ def _parse_entry(field_: FormField, text: str) -> Any:
 def parse_answer(form: QuestionForm, text: str) -> Any:
     """Return the JSON value of a message that answers a question.
 
-    For a form with several fields the message has to be a JSON object.
-
-    Returns:
-        A dict by field name if `form.is_object`; otherwise the value of the only field. If the form `accepts_any_text`,
-        a message that does not fit is returned unchanged.
+    For a form with several fields the message has to be a JSON object. If the form `accepts_any_text`, a message that
+    does not fit is returned unchanged.
 
     Raises:
         EntryError: the message does not fit the form, and the form does not accept any text.
