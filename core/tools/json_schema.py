@@ -377,12 +377,14 @@ def _limit(name: str, check: _Check) -> _Check:
 
     def iterate_once(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         checked, key = _budget.get().checked, (value, id(instance))
-        if key not in checked:
+        is_first = key not in checked
+        if is_first:
             checked[key] = None
             checked[key] = list(iterate(validator, value, instance, schema))
         if (errors := checked[key]) is None:
             raise UncheckableError("its references do not end")
-        yield from map(ValidationError.create_from, errors)  # copies: the callers add to the paths
+        # copies, since the callers add to the paths; of errors that are known already, one is enough
+        yield from map(ValidationError.create_from, errors if is_first else errors[:1])
 
     return iterate_once if name in _REFERENCES else iterate
 
