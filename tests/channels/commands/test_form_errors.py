@@ -15,7 +15,7 @@ from tests.channels.replies.test_questions import ASKING, create_input_request, 
 
 
 async def submit(chat: Chat, **entries: str) -> str:
-    """Submit the newest form of the question, and return the error that the person sees; empty if it is accepted."""
+    """Submit the form of the question, and return the error that the person sees; empty if it is accepted."""
     simulator = chat.simulator
     if isinstance(chat, SlackChat):
         if not simulator.modals("ada"):
@@ -148,7 +148,7 @@ ACCEPTED: dict[str, tuple[Any, dict[str, str], Any]] = {
         {"b": "x"},
     ),
     "a pattern that hangs": (create_object(SENTENCE), {"field-0": "a" * 60 + "!"}, {"a": "a" * 60 + "!"}),
-    "a hundred patterns that hang": (
+    "many patterns that hang": (
         create_object({"type": "array", "items": SENTENCE}),
         {"field-0": "\n".join(["a" * 60 + "!"] * 40)},
         {"a": ["a" * 60 + "!"] * 40},
