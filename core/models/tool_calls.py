@@ -122,7 +122,7 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
     Args:
         call_id: the id of the call.
         name: the name of the tool.
-        arguments: the arguments as JSON; an empty text is an empty object.
+        arguments: the arguments as JSON; an empty text and `null` are an empty object.
         is_truncated: whether a token limit ended the answer.
 
     Returns:
@@ -138,10 +138,14 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
 def _parse_object(text: str) -> dict[str, Any] | None:
     """Return the JSON object that a text contains; None if it is no JSON object.
 
-    An empty text is an empty object.
+    An empty text and `null` are an empty object. Some servers send the object as a text in JSON.
     """
     with suppress(ValueError):
         arguments = parse_json(text.strip() or "{}")
+        if isinstance(arguments, str):
+            arguments = parse_json(arguments.strip() or "{}")
+        if arguments is None:
+            return {}
         if isinstance(arguments, dict):
             return cast(dict[str, Any], arguments)
     return None

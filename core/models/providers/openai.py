@@ -7,12 +7,13 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 from google.genai import types
-from openai.types.completion_usage import CompletionUsage
 
 from core.errors import (
     ContentBlockedError,
@@ -24,14 +25,12 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error
-from core.models.grounding import Source, make_grounding
-from core.models.media import UNKNOWN_TYPE, add_wav_header, move_files_to_user
+from core.models.media import move_files_to_user
 from core.models.messages import clean_tool_name, get_response_schema, wants_search
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
     Done,
-    Grounding,
     Media,
     ModelMessage,
     ModelRequest,
@@ -39,16 +38,18 @@ from core.models.provider import (
     ProviderEvent,
     SupportedFiles,
     Text,
-    Thought,
-    ToolCall,
     ToolResult,
     ToolSpec,
 )
-from core.models.tool_calls import parse_call
+from core.models.providers.completion_chunks import CompletionReader
+from core.models.server_sent_events import read_event_data
 from core.usage.meter import Usage
 
 #: Maximum time between the chunk with the finish reason and the chunk with the token counts.
 _USAGE_WAIT_SECONDS = 5.0
+
+#: The data of the last event of a stream, and the maximum time from there to the end of the response.
+_END, _DRAIN_SECONDS = "[DONE]", 0.5
 
 _FINISH_REASONS = {
     "stop": types.FinishReason.STOP,
@@ -68,6 +69,11 @@ _HTTP_STATUSES = {
 }
 
 
+_OPENAI_URL, _OPENAI_HOST = "https://api.openai.com/v1", "api.openai.com"
+
+#: Azure: hosts of OpenAI's models.
+_AZURE_HOSTS = ("openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com")
+
 #: OpenAI: a request with its files in it has at most 50 MB, in base64.
 _MAX_REQUEST_BYTES = 35 * 2**20
 
@@ -78,8 +84,8 @@ _SUPPORTED_FILES = SupportedFiles(
 #: Additional types of files that audio models accept, with their maximum sizes.
 _AUDIO_FILES = {"audio/wav": _MAX_REQUEST_BYTES, "audio/mpeg": _MAX_REQUEST_BYTES}
 
-#: OpenAI: a stream has sound as 16-bit samples, 24,000 a second. It needs a voice.
-_SOUND_TYPE, _DEFAULT_VOICE = "audio/L16;rate=24000", "alloy"
+#: OpenAI: an answer with sound needs a voice.
+_DEFAULT_VOICE = "alloy"
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -105,7 +111,7 @@ class OpenAIProvider:
         """
         self.name = name
         self._extra_body = extra_body
-        self._is_openai = not base_url
+        self._host = urlsplit(base_url or _OPENAI_URL).hostname or ""
         self._client = openai.AsyncOpenAI(
             api_key=api_key,
             base_url=base_url or None,
@@ -129,40 +135,61 @@ class OpenAIProvider:
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         """Send a request, and yield the events of the answer; raise the SDK's errors."""
-        chunks = await self._client.chat.completions.create(
-            **build_body(request, is_openai=self._is_openai),
+        sending = self._client.chat.completions.with_streaming_response.create(
+            **build_body(request, self._host),
             stream=True,
             stream_options={"include_usage": True},
             extra_body=self._extra_body,
         )
-        calls, sound = _CallBuilder(), bytearray()
-        finish: str | None = None
-        usage = Usage()
-        async with convert_parse_error(self.name), chunks:
-            while True:
+        reader, has_ended = CompletionReader(), False
+        async with sending as response, aclosing(self._read_chunks(response)) as chunks:
+            while not has_ended:
                 try:
-                    async with asyncio.timeout(None if finish is None else _USAGE_WAIT_SECONDS):
+                    async with asyncio.timeout(_USAGE_WAIT_SECONDS if reader.finish else None):
                         chunk = await anext(chunks, None)
-                except (TimeoutError, openai.APIConnectionError):
-                    if finish is None:
+                except (TimeoutError, ProviderUnavailableError):
+                    if not reader.finish:
                         raise
                     break  # the answer is complete
                 if chunk is None:
                     break
-                if chunk.usage is not None:
-                    usage = _usage(chunk.usage)
-                    request.report_usage(usage)
-                for choice in (chunk.choices or ())[:1]:
-                    finish = choice.finish_reason or finish
-                    for event in _parse_delta(choice.delta, calls, sound):
+                if has_ended := chunk == _END:
+                    with suppress(TimeoutError, ProviderUnavailableError):  # a read body frees the connection for reuse
+                        async with asyncio.timeout(_DRAIN_SECONDS):
+                            await anext(chunks, None)
+                    continue
+                async with convert_parse_error(self.name):
+                    data = json.loads(chunk)
+                    if error := _find_error(data):
+                        raise openai.APIError("an error in the stream", response.http_request, body=error)
+                    for event in reader.read(data):
                         yield event
-        if finish is None:
-            raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
-        if sound:
-            yield add_wav_header(Media(_SOUND_TYPE, bytes(sound)))
-        for call in calls.build(is_truncated=finish == "length"):
-            yield call
-        yield Done(_FINISH_REASONS.get(finish, types.FinishReason.OTHER), usage)
+                if reader.usage != Usage():
+                    request.report_usage(reader.usage)
+            if not (reader.finish or has_ended):
+                raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
+        for event in reader.end():
+            yield event
+        yield Done(_FINISH_REASONS.get(reader.finish or "stop", types.FinishReason.OTHER), reader.usage)
+
+    async def _read_chunks(self, response: openai.AsyncAPIResponse[Any]) -> AsyncGenerator[str, None]:
+        """Yield the data of each chunk: JSON, or `_END`.
+
+        A server that does not stream sends the whole answer as one JSON body.
+
+        Raises:
+            ProviderUnavailableError: the connection broke.
+        """
+        try:
+            if "json" in response.headers.get("content-type", ""):
+                yield (await response.read()).decode("utf-8", "replace")
+                yield _END
+                return
+            async with aclosing(read_event_data(response.iter_bytes())) as chunks:
+                async for data in chunks:
+                    yield data
+        except Exception as error:  # the SDK converts no errors of its HTTP library here
+            raise ProviderUnavailableError(f"{self.name} cannot be reached ({type(error).__name__})") from error
 
     def _to_provider_error(self, error: Exception, model: str) -> ProviderError:
         match error:
@@ -217,130 +244,34 @@ class OpenAIProvider:
         return None
 
 
-class _CallBuilder:
-    """Builder of an answer's tool calls from their deltas.
-
-    OpenAI numbers the calls by `index`. Some compatible servers send no index, the same index for all calls, or no id.
-    So a new id, or a new name without an index, starts a call as well.
-    """
-
-    def __init__(self) -> None:
-        self._calls: list[dict[str, Any]] = []
-
-    def add_delta(self, piece: Any) -> None:
-        """Add a delta to the tool call that it continues, or start a new call."""
-        function = piece.function
-        name, arguments = getattr(function, "name", None), getattr(function, "arguments", None)
-        index, call_id = getattr(piece, "index", None), getattr(piece, "id", None)
-        call = self._find_open_call(index, call_id, name)
-        if call is None:
-            call = {"index": index, "id": call_id or "", "name": name or "", "arguments": []}
-            self._calls.append(call)
-        call["id"] = call["id"] or call_id or ""
-        call["name"] = call["name"] or name or ""
-        call["arguments"].append(json.dumps(arguments) if isinstance(arguments, dict) else arguments or "")
-
-    def build(self, *, is_truncated: bool) -> list[ToolCall]:
-        """Return the complete tool calls of the answer.
-
-        Args:
-            is_truncated: whether a token limit ended the answer; calls with incomplete arguments are then left out.
-                Otherwise they become malformed calls: see `parse_call`.
-        """
-        read = (
-            parse_call(call["id"], call["name"], "".join(call["arguments"]), is_truncated=is_truncated)
-            for call in self._calls
-        )
-        return [call for call in read if call is not None]
-
-    def _find_open_call(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
-        """Return the call that a delta continues; None if the delta starts a new call.
-
-        The call is a dict with `index`, `id`, `name`, and the pieces of the text of `arguments` so far.
-        """
-        if index is None:
-            last = self._calls[-1] if self._calls else None
-            begins = (call_id and last and last["id"] != call_id) or (name and not call_id)
-            return None if begins else last
-        for call in reversed(self._calls):
-            if call["index"] == index:
-                begins = call_id and call["id"] and call["id"] != call_id
-                return None if begins else call
+def _find_error(chunk: Any) -> Any:
+    """Return the error in a chunk, of the stream or of its answer; None without one."""
+    if not isinstance(chunk, Mapping):
         return None
+    choices = chunk.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    if error := chunk.get("error") or choice.get("error"):
+        return error
+    if choice.get("finish_reason") == "error":
+        return {"code": "502"}
+    return chunk if choices is None and isinstance(chunk.get("message"), str) else None
 
 
-def _parse_delta(delta: Any, calls: _CallBuilder, sound: bytearray) -> list[ProviderEvent]:
-    """Return the provider events of a delta: thoughts, texts, images and sources.
-
-    Args:
-        calls: builder to which the deltas of tool calls are added.
-        sound: buffer to which the samples of sound are appended.
-    """
-    if delta is None:
-        return []
-    events: list[ProviderEvent] = []
-    # Extensions: `reasoning_content` of DeepSeek, vLLM and llama.cpp, `reasoning` of OpenRouter.
-    reasoning = getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None)
-    if isinstance(reasoning, str) and reasoning:
-        events.append(Thought(reasoning))
-    if text := delta.content or delta.refusal:
-        events.append(Text(text))
-    for piece in delta.tool_calls or ():
-        calls.add_delta(piece)
-    if (audio := delta.audio) is not None:
-        sound += base64.b64decode(audio.data or "")
-        if audio.transcript:
-            events.append(Text(audio.transcript))
-    # Extension of OpenRouter and LiteLLM.
-    events += [_parse_image(image["image_url"]["url"]) for image in getattr(delta, "images", None) or ()]
-    cited = [note["url_citation"] for note in getattr(delta, "annotations", None) or () if "url_citation" in note]
-    if cited:
-        sources = [Source(page.get("url") or "", page.get("title") or "") for page in cited]
-        events.append(Grounding(make_grounding(sources)))
-    return events
-
-
-def _parse_image(url: str) -> Media:
-    """Return an image of an answer as a file, from a data URL or a web address.
-
-    The web address is not fetched, and its type counts as PNG.
-    """
-    head, comma, data = url.partition(",")
-    if not (comma and head.startswith("data:")):
-        return Media("image/png", uri=url)
-    return Media(head.removeprefix("data:").partition(";")[0] or UNKNOWN_TYPE, base64.b64decode(data))
-
-
-def _usage(usage: CompletionUsage) -> Usage:
-    """Return the token counts of an answer.
-
-    OpenAI: the completion tokens include the reasoning tokens.
-    """
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    thinking = (completion and completion.reasoning_tokens) or 0
-    return Usage(
-        input=usage.prompt_tokens or 0,
-        output=max(0, (usage.completion_tokens or 0) - thinking),
-        thinking=thinking,
-        cached=(prompt and prompt.cached_tokens) or 0,
-        cache_write=(prompt and prompt.cache_write_tokens) or 0,
-    )
-
-
-def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
+def build_body(request: ModelRequest, host: str) -> dict[str, Any]:
     """Return the keyword arguments of the SDK's `chat.completions.create`.
 
-    `stream` and `stream_options` are not among them.
+    `stream` and `stream_options` are not among them. OpenAI: its newer models accept only `max_completion_tokens`, also
+    on Azure, and other servers `max_tokens`.
 
     Args:
-        is_openai: whether the server is OpenAI's. Its newer models accept only `max_completion_tokens`, other servers
-            `max_tokens`.
+        host: the server's host name.
 
     Returns:
         A dict with `model`, `messages`, and the options that the request has, such as `temperature` and `tools`.
     """
     config = request.config
-    limit = "max_completion_tokens" if is_openai else "max_tokens"
+    is_openai = _is_at(host, _OPENAI_HOST)
+    limit = "max_completion_tokens" if is_openai or _is_at(host, *_AZURE_HOSTS) else "max_tokens"
     options = {
         limit: config.max_output_tokens,
         "temperature": config.temperature,
@@ -359,6 +290,10 @@ def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
         "messages": [row for message in move_files_to_user(request.messages) for row in _format_message(message)],
         **{name: value for name, value in options.items() if value is not None},
     }
+
+
+def _is_at(host: str, *domains: str) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
 
 def _modalities(config: types.GenerateContentConfig) -> dict[str, Any]:

@@ -83,7 +83,7 @@ async def test_gemini_gets_its_own_image_back(gemini_wire: ConnectedProvider) ->
 
 def test_openai_and_anthropic_get_a_models_image_from_the_user() -> None:
     request = ModelRequest("m", HISTORY)
-    body = openai.build_body(request, is_openai=True)["messages"]
+    body = openai.build_body(request, "api.openai.com")["messages"]
     assert body[1] == {"role": "assistant", "content": "Here:[my file: image-1.png]"}
     assert [part["type"] for part in body[2]["content"]] == ["text", "image_url", "text"]
     blocks = anthropic.build_body(request)["messages"]
@@ -96,10 +96,10 @@ def test_openai_is_asked_for_sound_and_each_vendor_for_its_search() -> None:
         response_modalities=["TEXT", "AUDIO"], tools=[types.Tool(google_search=types.GoogleSearch())]
     )
     request = ModelRequest("m", HISTORY[:1], config=config)
-    body = openai.build_body(request, is_openai=True)
+    body = openai.build_body(request, "api.openai.com")
     assert (body["modalities"], body["audio"]) == (["text", "audio"], {"voice": "alloy", "format": "pcm16"})
     assert body["web_search_options"] == {}
-    assert "web_search_options" not in openai.build_body(request, is_openai=False)
+    assert "web_search_options" not in openai.build_body(request, "localhost")
     assert [tool["name"] for tool in anthropic.build_body(request)["tools"]] == ["web_search"]
 
 

@@ -36,7 +36,8 @@ from core.errors import (
 )
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, Media, ModelMessage, Text, Thought, ToolCall, ToolResult
-from core.models.providers.openai import OpenAIProvider, _CallBuilder
+from core.models.providers.openai import OpenAIProvider
+from core.models.providers.tool_call_deltas import ToolCallBuilder
 from core.models.tool_calls import MALFORMED_CALL_PREFIX
 from core.usage.meter import Usage
 from tests.core.models.conftest import ConnectedProvider
@@ -118,11 +119,10 @@ def test_arguments_are_complete_however_they_are_split(arguments: dict[str, Any]
     text = json.dumps(arguments)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    builder = _CallBuilder()
+    builder = ToolCallBuilder()
     for number, part in enumerate(pieces):
         name = "f" if number == 0 else None
-        function = type("Function", (), {"name": name, "arguments": part})
-        builder.add_delta(type("Piece", (), {"index": 0, "id": "a", "function": function}))
+        builder.add_delta({"index": 0, "id": "a", "function": {"name": name, "arguments": part}})
     assert builder.build(is_truncated=False) == [ToolCall("a", "f", arguments)]
 
 

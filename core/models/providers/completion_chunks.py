@@ -1,0 +1,144 @@
+"""Reader of the chunks of a chat completion, in the shapes of OpenAI and of compatible servers.
+
+A chunk is JSON of any shape. Fields of an unknown shape are left out, so that they cost no answer.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+from core.models.grounding import Source, make_grounding
+from core.models.media import UNKNOWN_TYPE, add_wav_header
+from core.models.provider import Grounding, Media, ProviderEvent, Text, Thought
+from core.models.providers.tool_call_deltas import ToolCallBuilder
+from core.usage.meter import Usage
+
+#: OpenAI: a stream has sound as 16-bit samples, 24,000 a second.
+_SOUND_TYPE = "audio/L16;rate=24000"
+
+#: Fields of a delta with thoughts: of DeepSeek, vLLM and llama.cpp; of OpenRouter and Ollama.
+_THOUGHT_FIELDS = ("reasoning_content", "reasoning")
+
+#: Types of content blocks with thoughts, of Mistral and of Anthropic's format.
+_THOUGHT_TYPES = ("thinking", "reasoning")
+
+
+class CompletionReader:
+    """Reader of one answer.
+
+    Attributes:
+        finish: the finish reason; empty until the server has sent one.
+        usage: the token counts; 0 for those that the server has not sent, or that cannot be read.
+    """
+
+    def __init__(self) -> None:
+        self.finish = ""
+        self.usage = Usage()
+        self._calls = ToolCallBuilder()
+        self._sound = bytearray()
+
+    def read(self, chunk: Any) -> Iterator[ProviderEvent]:
+        """Yield the events of a chunk.
+
+        Raises:
+            ValueError: the chunk or its delta is no JSON object, or a file in it cannot be decoded.
+        """
+        if not isinstance(chunk, Mapping):
+            raise ValueError("the chunk is no JSON object")
+        if isinstance(usage := chunk.get("usage"), Mapping):
+            self.usage = _read_usage(usage)
+        for choice in _list_objects(chunk.get("choices"))[:1]:
+            finish = choice.get("finish_reason")
+            self.finish = finish if isinstance(finish, str) and finish else self.finish
+            delta = choice.get("delta") or choice.get("message") or {}  # some servers stream messages
+            if not isinstance(delta, Mapping):
+                raise ValueError("the delta is no JSON object")
+            yield from self._read_delta(delta)
+
+    def end(self) -> Iterator[ProviderEvent]:
+        """Yield the events that are complete at the end of the answer: sound and tool calls."""
+        if self._sound:
+            yield add_wav_header(Media(_SOUND_TYPE, bytes(self._sound)))
+        yield from self._calls.build(is_truncated=self.finish == "length")
+
+    def _read_delta(self, delta: Mapping[str, Any]) -> Iterator[ProviderEvent]:
+        thought = next((delta[name] for name in _THOUGHT_FIELDS if delta.get(name)), None)
+        yield from (Thought(event.text) for event in _read_content(thought) if isinstance(event, Text | Thought))
+        yield from _read_content(delta.get("content") or delta.get("refusal"))
+        for call in _list_objects(delta.get("tool_calls")):
+            self._calls.add_delta(call)
+        if isinstance(audio := delta.get("audio"), Mapping):
+            if isinstance(samples := audio.get("data"), str):
+                self._sound += base64.b64decode(samples)
+            yield from _read_content(audio.get("transcript"))
+        images = delta.get("images")  # extension of OpenRouter and LiteLLM
+        yield from (_read_image(image) for image in (images if isinstance(images, list) else ()) if image)
+        cited = [note.get("url_citation") for note in _list_objects(delta.get("annotations"))]
+        if sources := [_read_source(page) for page in cited if isinstance(page, Mapping)]:
+            yield Grounding(make_grounding(sources))
+
+
+def _list_objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return the JSON objects in a list, or a single one in a list."""
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+def _read_content(value: Any) -> Iterator[Text | Thought]:
+    """Yield the texts and thoughts of a content: a text, a block, or a list of texts and blocks."""
+    for block in value if isinstance(value, list) else [value]:
+        if isinstance(block, str) and block:
+            yield Text(block)
+        elif isinstance(block, Mapping):
+            kind = str(block.get("type") or "")
+            inner = next((block[name] for name in ("text", kind, "value") if block.get(name)), None)
+            texts: Iterable[Text | Thought] = _read_content(inner)
+            yield from (Thought(part.text) for part in texts) if kind in _THOUGHT_TYPES else texts
+
+
+def _read_image(image: Any) -> Media:
+    """Return an image of an answer as a file, from a data URL or a web address.
+
+    The web address is not fetched, and its type counts as PNG.
+    """
+    if isinstance(image, Mapping):
+        image = image.get("image_url") or image.get("url")
+    url = image.get("url") if isinstance(image, Mapping) else image
+    if not isinstance(url, str):
+        raise ValueError("an image has no URL")
+    head, comma, data = url.partition(",")
+    if not (comma and head.startswith("data:")):
+        return Media("image/png", uri=url)
+    return Media(head.removeprefix("data:").partition(";")[0] or UNKNOWN_TYPE, base64.b64decode(data))
+
+
+def _read_source(page: Mapping[str, Any]) -> Source:
+    url, title = page.get("url"), page.get("title")
+    return Source(url if isinstance(url, str) else "", title if isinstance(title, str) else "")
+
+
+def _read_usage(usage: Mapping[str, Any]) -> Usage:
+    """Return the token counts of an answer.
+
+    OpenAI: the completion tokens include the reasoning tokens.
+    """
+    prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    thinking = _count(completion, "reasoning_tokens")
+    return Usage(
+        input=_count(usage, "prompt_tokens"),
+        output=max(0, _count(usage, "completion_tokens") - thinking),
+        thinking=thinking,
+        cached=_count(prompt, "cached_tokens"),
+        cache_write=_count(prompt, "cache_write_tokens"),
+    )
+
+
+def _count(counts: Any, name: str) -> int:
+    """Return a count, also one that is sent as a text; 0 if it is missing or cannot be read."""
+    value = counts.get(name) if isinstance(counts, Mapping) else None
+    try:
+        number = float(value) if isinstance(value, int | float | str) else 0.0
+    except (ValueError, OverflowError):
+        return 0
+    return int(number) if isfinite(number) and number > 0 else 0

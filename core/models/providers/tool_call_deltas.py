@@ -1,0 +1,105 @@
+"""Tool calls of an answer from their deltas, as OpenAI and compatible servers send them.
+
+OpenAI numbers the calls by `index`, and sends the id and the name once. Other servers send the same index for all
+calls or none, no id, one id for all calls, another id in each delta, whole arguments, or `{}` before the real ones. So
+the index, the id, the name and the completeness of the arguments decide together if a delta begins a call.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.models.provider import ToolCall
+from core.models.tool_calls import parse_call
+
+
+@dataclass(slots=True)
+class _Call:
+    """Tool call whose arguments may be incomplete.
+
+    Attributes:
+        index: the number of the call in the answer; None if the server sends none.
+        pieces: the text of the arguments so far.
+    """
+
+    index: int | None
+    id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def has_arguments(self) -> bool:
+        """True if the arguments are complete, and not only the `{}` that some servers send before the real ones."""
+        return self.is_complete and self.arguments.strip() != "{}"
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the arguments are a JSON object or text."""
+        last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
+        if not last.rstrip().endswith(("}", '"')):  # parsing each delta would take quadratic time
+            return False
+        try:
+            json.loads(self.arguments, strict=False)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+
+class ToolCallBuilder:
+    """Builder of an answer's tool calls from their deltas."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+
+    def add_delta(self, delta: Mapping[str, Any]) -> None:
+        """Add a delta to the tool call that it continues, or begin a new call.
+
+        Args:
+            delta: an item of `tool_calls`, of any shape; only readable fields count.
+        """
+        function = delta.get("function")
+        function = function if isinstance(function, Mapping) else {}
+        index, call_id, name = delta.get("index"), delta.get("id"), function.get("name")
+        index = index if isinstance(index, int) else None
+        call_id, name = (value if isinstance(value, str) else "" for value in (call_id, name))
+        arguments = function.get("arguments")
+        piece = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
+        call = self._find_call(index)
+        if call is None or _begins_call(call, call_id, name):
+            call = _Call(index, call_id, name)
+            self._calls.append(call)
+        elif piece.lstrip()[:1] in ("{", '"') and call.is_complete:  # whole arguments, once more or after `{}`
+            call.pieces.clear()
+        call.id = call.id or call_id
+        call.name = call.name or name
+        call.pieces.append(piece)
+
+    def build(self, *, is_truncated: bool) -> list[ToolCall]:
+        """Return the complete tool calls of the answer.
+
+        Args:
+            is_truncated: whether a token limit ended the answer; calls with incomplete arguments are then left out.
+                Otherwise they become malformed calls: see `parse_call`.
+        """
+        calls = (parse_call(call.id, call.name, call.arguments, is_truncated=is_truncated) for call in self._calls)
+        return [call for call in calls if call is not None]
+
+    def _find_call(self, index: int | None) -> _Call | None:
+        """Return the newest call with an index; without an index, the newest call."""
+        calls = (call for call in reversed(self._calls) if index is None or call.index in (index, None))
+        return next(calls, None)
+
+
+def _begins_call(call: _Call, call_id: str, name: str) -> bool:
+    """Return whether a delta with this id and name begins a call after `call`, and does not continue it."""
+    is_other_id = bool(call_id and call.id and call_id != call.id)
+    if name and call.name:
+        if name != call.name:
+            return True
+        return call.has_arguments or (is_other_id and call.is_complete)
+    return is_other_id and call.has_arguments
