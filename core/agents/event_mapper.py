@@ -253,16 +253,16 @@ def _format_address(file: types.FileData) -> str:
 
 
 def _result_text(response: types.FunctionResponse) -> str:
-    """Return a tool's result as the text of the answer; empty for an error.
+    """Return a tool's result as the text of the answer; empty for an error, and for `None`, `[]` and `{}`.
 
-    A text is returned unchanged, any other value as a code block of JSON. The key `result` is left out if it is the
+    ADK: the response of a tool that returns nothing is `{"result": None}`, such as that of `exit_loop`. A text is returned unchanged, any other value as a code block of JSON. The key `result` is left out if it is the
     only one.
     """
     result = response.response or {}
     if not result or "error" in result:
         return ""
     value = result.get("result") if set(result) == {"result"} else result
-    return format_value(value)
+    return "" if value is None or value in ([], {}) else format_value(value)
 
 
 def _map_response(response: types.FunctionResponse, secrets: RunSecrets) -> Iterator[StreamEvent]:

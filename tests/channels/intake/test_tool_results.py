@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.adk.tools import exit_loop
 
-from chatrig.models import CallTool, ReceivedRequest, ScriptedResponse
+from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedResponse
 from core import secret_redaction
 from tests.channels.platforms import run_conversation, wait_for_answer
 
@@ -42,6 +43,15 @@ async def test_a_result_reaches_the_model_as_the_tool_returned_it(simulator: Any
         history = str(chat.bot.model.requests[-1])
     assert received == [RESULTS[name]]
     assert "[redacted]" not in history
+
+
+async def test_a_tool_that_returns_nothing_adds_nothing_to_the_answer(simulator: Any, tmp_path: Path) -> None:
+    script = [Say("A cat."), CallTool("exit_loop", {}, id="c1")]
+    async with run_conversation(simulator, tmp_path, script, core={"tools": [exit_loop]}) as chat:
+        await chat.say("draft")
+        await wait_for_answer(chat, "A cat.")
+        await chat.bot.wait_for_turns(1)
+        await wait_for_answer(chat, "A cat.")
 
 
 async def test_known_secrets_and_vendor_keys_in_a_result_are_masked(

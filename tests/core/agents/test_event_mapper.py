@@ -148,6 +148,11 @@ def test_executed_code_and_its_output_are_text() -> None:
         ({"sky": "grey"}, '```json\n{\n  "sky": "grey"\n}\n```'),
         ({"result": ["a"]}, '```json\n[\n  "a"\n]\n```'),
         ({"error": "look failed: KeyError: 'secret'"}, ""),
+        ({"result": 0}, "```json\n0\n```"),
+        ({"result": False}, "```json\nfalse\n```"),
+        ({"result": None}, ""),
+        ({"result": []}, ""),
+        ({"result": {}}, ""),
         ({}, ""),
     ],
 )
