@@ -255,8 +255,8 @@ def _format_address(file: types.FileData) -> str:
 def _result_text(response: types.FunctionResponse) -> str:
     """Return a tool's result as the text of the answer; empty for an error, and for `None`, `[]` and `{}`.
 
-    ADK: the response of a tool that returns nothing is `{"result": None}`, such as that of `exit_loop`. A text is returned unchanged, any other value as a code block of JSON. The key `result` is left out if it is the
-    only one.
+    A text is returned unchanged, any other value as a code block of JSON. The key `result` is left out if it is the
+    only one. ADK: the response of a tool that returns nothing is `{"result": None}`, such as that of `exit_loop`.
     """
     result = response.response or {}
     if not result or "error" in result:
