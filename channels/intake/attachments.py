@@ -78,7 +78,7 @@ class PromptFiles:
     Attributes:
         media: the files that the model gets as they are, in the order of the prompt.
         own: the files of the turn's messages that the model gets.
-        references: the files of the context messages, newest first, also those that the model does not get.
+        references: the files of the context messages, also those that the model does not get.
         records: a record of each file, for the turn report.
     """
 
@@ -169,8 +169,9 @@ class AttachmentReader:
         """Download the files of a turn's messages and of their context.
 
         Downloads that take longer than `AttachmentLimits.seconds` are cancelled. Of each message of the turn, at most
-        `max_files` are read, and as many of all context messages together, the newest ones. Text files are truncated to
-        `TEXT_TOKENS` tokens together. Instead of a file that cannot be read, the model gets its name and the reason.
+        `max_files` are read, and as many of all context messages together: see `_list_referenced`. Text files are
+        truncated to `TEXT_TOKENS` tokens together. Instead of a file that cannot be read, the model gets its name and
+        the reason.
 
         Args:
             channel: the adapter that downloads the files.
@@ -212,9 +213,9 @@ class AttachmentReader:
     def _list_referenced(
         self, newest: InboxMessage, context: Iterable[ContextMessage], given: Collection[str]
     ) -> Iterator[_File]:
-        """Yield the files of the context messages, each once, newest first."""
+        """Yield the files of context messages, each once: of those that a message refers to, then the newest."""
         seen, count = set[str](), 0
-        for message in sorted(context, key=lambda message: message.sent_at, reverse=True):
+        for message in sorted(context, key=lambda message: (bool(message.event_key), message.sent_at), reverse=True):
             for attachment in message.attachments:
                 file = _File(attachment, newest, message)
                 if file.id and file.id in seen:

@@ -5,19 +5,24 @@ import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
 
+from channels.base import Channel, ContextMessage, FetchedFile, FileCheck, MessageText
 from channels.i18n import messages as words
+from channels.intake.attachments import AttachmentReader
 from channels.settings import AttachmentLimits
 from chatrig.slack import SlackFile, SlackSimulator
+from core.inbox_message import Attachment, InboxMessage
+from core.models.provider import DEFAULT_FILES
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.schema import blobs, messages
 from core.usage.prices import Prices
 from tests.channels.platforms import Chat, run_conversation, wait_for_answer, wait_for_texts
 from tests.channels.slack.conftest import short_ping_interval
+from tests.fixtures.inbox_messages import inbound
 
 __all__ = ["short_ping_interval"]
 
@@ -47,6 +52,13 @@ async def forward(simulator: Any, user: str, message: Any) -> None:
         await simulator.share_message(user, message, simulator.open_dm(user))
     else:
         await simulator.forward_message(user, message, simulator.open_dm(user))
+
+
+class ChannelWithFiles:
+    """Channel whose files all have one text."""
+
+    async def fetch_file(self, message: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
+        return FetchedFile(file, b"text")
 
 
 def get_prompt(chat: Chat) -> str:
@@ -113,6 +125,25 @@ async def test_quoted_files_have_the_limits_of_attachments(simulator: Any, tmp_p
         prompt = get_prompt(chat)
         assert prompt.count("Its text:]") == chat.count_downloads() == AttachmentLimits().max_files
         assert "6.txt (5 bytes): I read at most 5 files of earlier messages]" in prompt
+
+
+async def test_the_file_of_a_reply_comes_before_newer_files() -> None:
+    def create_message(name: str, sent_at: float, **relation: Any) -> ContextMessage:
+        return ContextMessage(
+            "U1", "Ada", "", sent_at, attachments=(Attachment(name, None, 1, {"id": name}),), **relation
+        )
+
+    newer = [create_message(f"{number}.txt", 10.0 + number) for number in range(9)]
+    quoted = create_message("quoted.txt", 1.0, kind="quoted", event_key="k")
+    _, files = await AttachmentReader(AttachmentLimits()).read(
+        cast("Channel", ChannelWithFiles()),
+        [inbound("look")],
+        [MessageText("look", "ada")],
+        DEFAULT_FILES,
+        context=[*newer, quoted],
+    )
+    given = [reference.message.attachments[0].name for reference in files.references if reference.file]
+    assert given == ["quoted.txt", "8.txt", "7.txt", "6.txt", "5.txt"]
 
 
 async def test_a_quoted_file_that_cannot_be_read_is_named_with_the_reason(simulator: Any, tmp_path: Path) -> None:
