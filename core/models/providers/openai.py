@@ -42,7 +42,7 @@ from core.models.provider import (
     ToolSpec,
 )
 from core.models.providers.completion_chunks import CompletionReader
-from core.models.server_sent_events import read_event_data
+from core.models.providers.server_sent_events import read_event_data
 from core.usage.meter import Usage
 
 #: Maximum time between the chunk with the finish reason and the chunk with the token counts.
@@ -162,7 +162,7 @@ class OpenAIProvider:
                     data = json.loads(chunk)
                     if error := _find_error(data):
                         raise openai.APIError("an error in the stream", response.http_request, body=error)
-                    for event in reader.read(data):
+                    for event in list(reader.read(data)):  # all of a chunk, or nothing
                         yield event
                 if reader.usage != Usage():
                     request.report_usage(reader.usage)

@@ -18,10 +18,14 @@ async def read_event_data(chunks: AsyncIterable[bytes]) -> AsyncGenerator[str, N
     Args:
         chunks: the bytes of the response's body, in pieces of any size.
     """
-    data, rest = list[bytes](), b""
+    data, begun = list[bytes](), list[bytes]()  # the pieces of a line without an end yet: an image has many
     async for chunk in chunks:
-        *lines, rest = _LINE_END.split(rest + chunk)
-        for line in lines:
+        if begun and begun[-1].endswith(b"\r"):
+            begun[-1], chunk = begun[-1][:-1], b"\r" + chunk  # noqa: PLW2901 - the line end may continue
+        *lines, rest = _LINE_END.split(chunk)
+        for piece in lines:
+            line = b"".join([*begun, piece])
+            begun.clear()
             if line:
                 data += _read_data(line)
             elif text := _join(data):
@@ -29,8 +33,8 @@ async def read_event_data(chunks: AsyncIterable[bytes]) -> AsyncGenerator[str, N
                 yield text
             else:
                 data.clear()
-    for line in _LINE_END.split(rest.rstrip(b"\r")):
-        data += _read_data(line)
+        begun.append(rest)
+    data += _read_data(b"".join(begun).rstrip(b"\r"))
     if text := _join(data):
         yield text
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.models.server_sent_events import read_event_data
+from core.models.providers.server_sent_events import read_event_data
 
 #: Data of an event: one line without line ends, and no white space at the ends.
 DATA = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), min_size=1).map(str.strip)
