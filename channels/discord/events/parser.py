@@ -64,7 +64,7 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
             **({"guild": str(guild)} if guild else {}),
         },
         author=str(message.author.id),
-        text=parse_text(message, bot),
+        text=_format_text(content, message, bot),
         sent_at=snowflake_time(message.id),
         attachments=content.files,
         references=references,
@@ -90,7 +90,11 @@ def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
 
     It has all of `MessageContent.markup`, such as stickers and a poll.
     """
-    role, content = _get_bot_role(message), read_content(message)
+    return _format_text(read_content(message), message, bot)
+
+
+def _format_text(content: MessageContent, message: discord.Message, bot: discord.abc.User) -> str:
+    role = _get_bot_role(message)
     own_ids = [bot.id] if role is None else [bot.id, role.id]
     return replace(content, text=remove_mentions(content.text, *own_ids)).format_text()
 
