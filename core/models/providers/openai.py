@@ -43,7 +43,6 @@ from core.models.provider import (
 )
 from core.models.providers.completion_chunks import CompletionReader
 from core.models.providers.server_sent_events import read_event_data
-from core.usage.meter import Usage
 
 #: Maximum time between the chunk with the finish reason and the chunk with the token counts.
 _USAGE_WAIT_SECONDS = 5.0
@@ -158,13 +157,14 @@ class OpenAIProvider:
                         async with asyncio.timeout(_DRAIN_SECONDS):
                             await anext(chunks, None)
                     continue
+                usage = reader.usage
                 async with convert_parse_error(self.name):
                     data = json.loads(chunk)
                     if error := _find_error(data):
                         raise openai.APIError("an error in the stream", response.http_request, body=error)
                     for event in list(reader.read(data)):  # all of a chunk, or nothing
                         yield event
-                if reader.usage != Usage():
+                if reader.usage is not usage:
                     request.report_usage(reader.usage)
             if not (reader.finish or has_ended):
                 raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
