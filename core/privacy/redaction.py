@@ -8,7 +8,7 @@ replaced. Text that others or a model wrote in their own words stays.
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -329,19 +329,25 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
             {id_: name for id_, name in former.names.items() if id_ != redaction.user_id},
             former.files,
         )
-        text = redacted.text if is_theirs or deleted else None
-        event = _delete_media(event, deleted)
+        text = redacted.text if is_theirs else None
+        event = _delete_files(event, deleted, redacted.text)
     changed = _redact_event(event, redaction, is_theirs=is_theirs, text=text)
     return None if changed == event and redacted == prompt else _to_changed_row(row, changed, redacted)
 
 
-def _delete_media(event: Event, deleted: Collection[PromptFile]) -> Event:
-    """Return a prompt's event without the media of some of its files."""
-    positions = {file.media + 1 for file in deleted if file.media is not None}  # the text comes first
-    if event.content is None or not positions:
+def _delete_files(event: Event, deleted: Collection[PromptFile], text: str) -> Event:
+    """Return a prompt's event without some of its files; unchanged if there are none.
+
+    Args:
+        text: the text of the prompt without the files.
+    """
+    if event.content is None or not deleted:
         return event
-    parts = [part for position, part in enumerate(event.content.parts or ()) if position not in positions]
-    return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
+    positions = {file.media for file in deleted}
+    media = (event.content.parts or [])[1:]  # the text comes first
+    kept = [part for position, part in enumerate(media) if position not in positions]
+    content = event.content.model_copy(update={"parts": [types.Part(text=text), *kept]})
+    return event.model_copy(update={"content": content})
 
 
 def _to_changed_row(row: sa.Row[Any], event: Event, prompt: AttributedPrompt | None) -> dict[str, Any]:
@@ -355,7 +361,7 @@ def _to_changed_row(row: sa.Row[Any], event: Event, prompt: AttributedPrompt | N
         **to_row(event, tokens=tokens + estimate_tokens(words)),
         "long_running_calls": row.long_running_calls,
         "attribution": prompt and prompt.to_json(),
-        "files": [asdict(file) for file in prompt.files] or None if prompt else None,
+        "files": prompt and prompt.files_to_json(),
         "created_at": row.created_at,
     }
 
@@ -377,11 +383,8 @@ async def delete_message_files(connection: AsyncConnection, event_key: str) -> N
         deleted = [file for file in prompt.files if file.event_key == event_key] if prompt else []
         if prompt is None or event is None or not deleted:
             continue
-        prompt, event = prompt.delete_files(deleted, DELETED_TEXT), _delete_media(event, deleted)
-        if event.content is not None:
-            parts = [types.Part(text=prompt.text), *(event.content.parts or [])[1:]]
-            event = event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
-        changed = _to_changed_row(row, event, prompt)
+        prompt = prompt.delete_files(deleted, DELETED_TEXT)
+        changed = _to_changed_row(row, _delete_files(event, deleted, prompt.text), prompt)
         await connection.execute(sa.update(messages).where(messages.c.id == row.id).values(changed))
         sessions_with_file.add(row.session)
     for session_id in sessions_with_file:
@@ -397,12 +400,11 @@ def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: 
     Args:
         redaction: the names and texts of the user.
         is_theirs: whether the event belongs to a run that answered the user.
-        text: the redacted prompt, if the event is the prompt of such a run, or has lost files; else None.
+        text: the redacted prompt, if the event is the prompt of such a run; else None.
     """
     content = event.content
     if content is not None and text is not None:
-        media = [] if is_theirs else (content.parts or [])[1:]
-        content = content.model_copy(update={"parts": [types.Part(text=text), *media]})
+        content = content.model_copy(update={"parts": [types.Part(text=text)]})
     elif content is not None:
         parts = [_redact_part(part, redaction, is_theirs=is_theirs) for part in content.parts or ()]
         content = content.model_copy(update={"parts": [part for part in parts if part]})

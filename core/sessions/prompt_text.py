@@ -8,7 +8,7 @@ the name of another author.
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -123,6 +123,10 @@ class AttributedPrompt:
         )
         return AttributedPrompt(tuple(parts), self.names, kept)
 
+    def files_to_json(self) -> list[dict[str, Any]] | None:
+        """Return the fields of each file, for the column `files`; None without files."""
+        return [asdict(file) for file in self.files] or None
+
     def to_json(self) -> dict[str, Any]:
         """Return the authors of the prompt as JSON, without the text and the files.
 
@@ -139,7 +143,7 @@ class AttributedPrompt:
         Args:
             text: the whole prompt.
             data: the result of `to_json`.
-            files: the fields of each file; None for no files.
+            files: the result of `files_to_json`.
 
         Returns:
             The prompt; None if `data` is no dict, or if its lengths do not fit the text.

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -72,8 +72,8 @@ class StoredSession(Session):
             row: its columns, as from `core.sessions.codec.encode_event`.
         """
         attribution = self.get_attribution(event)
-        files = [asdict(file) for file in self.prompt.files] if attribution is not None and self.prompt else []
-        row = {**row, "attribution": attribution, "files": files or None}
+        files = self.prompt.files_to_json() if attribution is not None and self.prompt else None
+        row = {**row, "attribution": attribution, "files": files}
         if not (self.has_secret_prompt and is_user_message(event)):
             return mask_row(row, self.secrets)
         prompt = self.prompt or AttributedPrompt((("user", row["content"]),), {})
