@@ -1,6 +1,6 @@
 """Inbox messages: user messages in one form for all platforms, with their files."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal
@@ -8,6 +8,9 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from core.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location, clean_name
+
+#: The key in `InboxMessage.references` of the message that this one asks about.
+ABOUT = "about"
 
 #: Characters of a file's name in the prompt.
 _MAX_FILE_NAME_LENGTH = 120
@@ -74,6 +77,12 @@ def format_file_name(name: str) -> str:
     return clean_name(name, _MAX_FILE_NAME_LENGTH).translate({ord("["): "(", ord("]"): ")"}) or "a file"
 
 
+def format_file_names(files: Iterable[Attachment]) -> str:
+    """Return the names of files for the prompt, as `[files: A, B]`; empty without files."""
+    names = ", ".join(format_file_name(file.name) for file in files)
+    return f"[files: {names}]" if names else ""
+
+
 @dataclass(frozen=True, slots=True)
 class InboxMessage:
     """A user's message to the bot, as stored in the table `inbox`.
@@ -127,6 +136,16 @@ class InboxMessage:
         See `Location.get_names`.
         """
         return self.location.get_names(self.channel)
+
+    @property
+    def forwarded(self) -> list[Mapping[str, Any]]:
+        """The messages that this one forwards, of `references`."""
+        return [part for part in self.references if "text" in part]
+
+    @property
+    def subject(self) -> Mapping[str, Any] | None:
+        """The message that this one asks about, of `references`; its files are `attachments`."""
+        return next((part[ABOUT] for part in self.references if ABOUT in part), None)
 
     @property
     def is_bot(self) -> bool:

@@ -285,7 +285,7 @@ class DiscordChannel:
             str(inbound.address["speaker"]),
             inbound.attachments,
             is_one_to_one=is_private,
-            is_forward=any("text" in part for part in inbound.references),
+            is_forward=bool(inbound.forwarded),
             bot_name=self._api.bot_user.display_name,
             locale=await self.get_locale(inbound),
         )

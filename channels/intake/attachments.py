@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from google.genai import types
 
@@ -240,7 +239,7 @@ class AttachmentReader:
         lines = {message.event_key: [text.text] for message, text in zip(messages, texts, strict=True)}
         speakers = {message.event_key: text.speaker for message, text in zip(messages, texts, strict=True)}
         for file, task in fetched:
-            is_own = file.message is None and _find_subject(file.inbound) is None
+            is_own = file.message is None and file.inbound.subject is None
             speaker = speakers[file.inbound.event_key] if is_own else ""
             content = self._describe(file, task, budget, f"{speaker} sent a file" if speaker else "a file")
             media = len(found.media) if content.part else None
@@ -286,14 +285,9 @@ def _get_owner(file: _File) -> tuple[str, str]:
     """Return the id of the person who posted a file, and the event key of the message with the file."""
     if file.message is not None:
         return file.message.author, file.message.key
-    if (subject := _find_subject(file.inbound)) is not None:
+    if (subject := file.inbound.subject) is not None:
         return str(subject["author"]), str(subject.get("key", ""))
     return file.inbound.author, file.inbound.event_key
-
-
-def _find_subject(message: InboxMessage) -> Mapping[str, Any] | None:
-    """Return the message that a user asks about, whose files the user's message has; None without one."""
-    return next((part["about"] for part in message.references if "about" in part), None)
 
 
 class _AttachmentBudget:

@@ -23,7 +23,7 @@ from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
 from core.identity import MAX_NAME_LENGTH, clean_name
-from core.inbox_message import InboxMessage, format_file_name, storable_text
+from core.inbox_message import ABOUT, InboxMessage, format_file_names, storable_text
 from core.secret_redaction import format_error
 from core.sessions.prompt_text import (
     LINE_PREFIX,
@@ -65,9 +65,6 @@ _DECORATION = regex.compile(r"[\p{P}\p{S}\p{Z}\p{Me}]+")
 #: Canonical combining classes of marks that are left out when names are compared: accents above, below and through a
 #: letter. Marks of other classes distinguish words: vowel signs, and the Japanese voiced sound mark.
 _OVERLAY_CLASS, _MIN_ACCENT_CLASS = 1, 200
-
-#: The key in `InboxMessage.references` of the message that a prompt is about.
-ABOUT = "about"
 
 CountTokens = Callable[[str], Awaitable[int]]
 
@@ -188,7 +185,11 @@ class ContextBuilder:
         surrounding = await self._fetch_context(
             turn, channel, is_one_to_one=all(message.is_one_to_one for message in texts)
         )
-        subjects = [subject for message in turn.messages for subject in _list_subjects(message)]
+        subjects = [
+            ContextMessage(**subject, kind="about", event_key=message.event_key)
+            for message in turn.messages
+            if (subject := message.subject) is not None
+        ]
         known = {(subject.author, subject.sent_at) for subject in subjects}
         unwanted = {(message.author, message.sent_at) for message in left_out}
         context = [
@@ -250,12 +251,6 @@ def about_reference(author: str, name: str, text: str, sent_at: float, key: str)
         JSON with the key `about`, whose value has the fields of a `ContextMessage`.
     """
     return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": sent_at, "key": key}}
-
-
-def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:
-    for part in message.references:
-        if ABOUT in part:
-            yield ContextMessage(**part[ABOUT], kind="about", event_key=message.event_key)
 
 
 def label_names(names: Mapping[str, str]) -> dict[str, str]:
@@ -405,8 +400,7 @@ def _group_messages(
 
 def _plain_text(message: ContextMessage) -> str:
     """Return the text of a context message, and the names of its files on a line of their own."""
-    names = ", ".join(format_file_name(file.name) for file in message.attachments)
-    text = "\n".join(filter(None, [message.text.rstrip(), f"[files: {names}]" if names else ""]))
+    text = "\n".join(filter(None, [message.text.rstrip(), format_file_names(message.attachments)]))
     return escape_brackets(storable_text(text)).strip()
 
 

@@ -241,7 +241,7 @@ class SlackChannel:
             name,
             inbound.attachments,
             is_one_to_one=is_direct,
-            is_forward=any("text" in part for part in inbound.references),
+            is_forward=bool(inbound.forwarded),
             bot_name="" if bot_name == bot else bot_name,  # an id: the name cannot be looked up
             time_zone="" if inbound.is_bot else await self._directory.get_time_zone(team, inbound.author),
             locale=await self.get_locale(inbound),

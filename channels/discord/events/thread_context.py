@@ -88,12 +88,7 @@ class DiscordContextFetcher:
                     for key, reference in references.items()
                     if reference in known
                 ),
-                *(
-                    _to_forwarded_message(message, part)
-                    for message in messages
-                    for part in message.references
-                    if "text" in part
-                ),
+                *(_to_forwarded_message(message, part) for message in messages for part in message.forwarded),
                 *([] if title is None else [title]),
             ],
             {message.author: str(message.address.get("speaker", "")) for message in history.others}

@@ -13,7 +13,7 @@ from typing import Any
 
 from channels.slack.text import escape, mentioned_ids
 from core.identity import BOT_PREFIX, clean_name
-from core.inbox_message import Attachment, format_file_name, storable_text
+from core.inbox_message import Attachment, format_file_names, storable_text
 
 #: The user that posts Slack's own messages. Slack: `users.info` calls it no bot (slackapi/bolt-js #794).
 SLACKBOT = "USLACKBOT"
@@ -208,8 +208,7 @@ def _read_forwarded(part: Mapping[str, Any], *, has_files: bool) -> MessageConte
 
 def _name_files(content: MessageContent) -> MessageContent:
     """Return a content with the names of its files in its text, and without the files."""
-    names = ", ".join(format_file_name(file.name) for file in content.files)
-    text = "\n".join(filter(None, [content.text, f"[files: {names}]" if names else ""]))
+    text = "\n".join(filter(None, [content.text, format_file_names(content.files)]))
     return replace(content, text=text, files=(), forwarded=tuple(map(_name_files, content.forwarded)))
 
 

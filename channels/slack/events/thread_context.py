@@ -137,7 +137,7 @@ class SlackContextFetcher:
 
 def _forwards_of(message: InboxMessage) -> list[MessageContent]:
     """Return the messages that a stored message forwarded when it was sent; empty for none."""
-    return [MessageContent.from_reference(part) for part in message.references if "text" in part]
+    return [MessageContent.from_reference(part) for part in message.forwarded]
 
 
 def _earlier_message(content: MessageContent, names: Mapping[str, str]) -> ContextMessage:
