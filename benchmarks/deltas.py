@@ -22,8 +22,8 @@ from core.concurrency import gc_tuning
 from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
-from core.models.coalescing import CoalescingProvider
 from core.models.provider import NO_SUPPORTED_FILES, Done, ModelRequest, Provider, ProviderEvent, SupportedFiles, Text
+from core.models.providers.coalescing import CoalescingProvider
 from core.models.tokens import TokenCounter
 from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService

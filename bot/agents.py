@@ -66,6 +66,7 @@ def make_model_registry(settings: Settings, *, replaces_keyless: bool = False) -
             replaces_keyless=replaces_keyless,
             fallbacks=settings.model_fallbacks,
             idle_seconds=settings.model_idle_timeout_seconds,
+            thinking_starts_open=settings.thinking_starts_open,
         )
     except SettingsError as error:  # without a model the agent is not built: its tools are checked here
         raise SettingsError(*error.faults, *(_find_tool_faults(settings) if is_needed else ())) from error

@@ -84,6 +84,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     turn_timeout_seconds: float = Field(default=600, gt=0)
     model_idle_timeout_seconds: float = Field(default=120, gt=0)
+    thinking_starts_open: bool = False
     reply_max_messages: int = Field(default=5, gt=0)
     max_concurrent_turns: int = Field(default=100, gt=0)
     turn_max_attempts: int = Field(default=3, gt=0)

@@ -42,7 +42,8 @@ from core.models.provider import (
     ToolCall,
     join_text,
 )
-from core.models.retries_and_fallbacks import Fallbacks
+from core.models.retries_and_fallbacks import Fallbacks, create_retraction
+from core.models.thinking import Reclassified, ThinkingReader
 from core.models.tokens import estimate_media_tokens, estimate_text_tokens, estimate_tokens
 from core.models.tool_calls import keep_own_signatures, mark_signature, unique_id
 from core.usage import meter as metering
@@ -84,6 +85,8 @@ class ModelAdapter(BaseLlm):
         is_fixed: whether the agent names its model, and no selection replaces it.
         idle_seconds: the most seconds between two events of a stream.
         retry_delays: seconds before each retry of a call with a `retryable` error; empty for no retry.
+        open_thinkers: full names of models whose text begins in thinking that only a closing mark ends. A model whose
+            answer shows it is added.
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
@@ -92,6 +95,7 @@ class ModelAdapter(BaseLlm):
     is_fixed: bool = False
     idle_seconds: float = IDLE_SECONDS
     retry_delays: tuple[float, ...] = ()
+    open_thinkers: SkipValidation[set[str]] = Field(default_factory=set, exclude=True, repr=False)
 
     @property
     def capabilities(self) -> LlmCapabilities:
@@ -197,7 +201,7 @@ class ModelAdapter(BaseLlm):
             call.estimate = lambda: replace(answer.estimate, input=estimate_input())
             extend = partial(meter.extend_reservation, call)
             responses = self._stream_responses(
-                replace(request, report_usage=call.set_usage), answer, handle, stream, extend
+                replace(request, report_usage=call.set_usage), answer, handle, stream, name=name, extend=extend
             )
             async with aclosing(responses):
                 async for response in responses:
@@ -216,6 +220,8 @@ class ModelAdapter(BaseLlm):
         answer: "_AnswerBuilder",
         handle: ModelHandle,
         stream: bool,
+        *,
+        name: str,
         extend: Callable[[int], Awaitable[None]],
     ) -> AsyncGenerator[LlmResponse, None]:
         """Send a request, and yield partial responses and then the complete response.
@@ -223,23 +229,32 @@ class ModelAdapter(BaseLlm):
         Args:
             answer: builder that gets the pieces of the answer.
             stream: whether partial responses are wanted.
+            name: the full name of the model.
             extend: called with the estimated tokens of the answer so far; raises an error if the answer must end.
         """
+        thinking = ThinkingReader(starts_open=name in self.open_thinkers)
         # `Provider.stream` is an async generator, and closing it closes the connection
         events = cast(AsyncGenerator[ProviderEvent, None], handle.provider.stream(request))
         async with aclosing(events):
             while True:
-                event = await self._next_event(events, handle.provider.name)
-                if isinstance(event, Done):
-                    break
-                answer.add(event)
-                if isinstance(event, Media):
-                    answer.media_tokens += await estimate_media_tokens([ModelMessage("assistant", (event,))])
-                await extend(answer.tokens)
-                if stream and isinstance(event, Text | Thought) and event.text:
-                    yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
-        request.report_usage(event.usage)
-        yield _final_response(answer, event)
+                for event in thinking.read(await self._next_event(events, handle.provider.name)):
+                    if isinstance(event, Done):
+                        request.report_usage(event.usage)
+                        yield _final_response(answer, event)
+                        return
+                    if isinstance(event, Reclassified):
+                        is_changed = answer.reclassify(event.kind)
+                        if event.kind is Thought:
+                            self.open_thinkers.add(name)
+                            if is_changed and stream:
+                                yield create_retraction()
+                        continue
+                    answer.add(event)
+                    if isinstance(event, Media):
+                        answer.media_tokens += await estimate_media_tokens([ModelMessage("assistant", (event,))])
+                    await extend(answer.tokens)
+                    if stream and isinstance(event, Text | Thought) and event.text:
+                        yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
 
     async def _next_event(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
         """Return the next event of a provider's stream.
@@ -370,6 +385,14 @@ class _AnswerBuilder:
             self._pieces[-1] = replace(last, signature=piece.signature)
         elif isinstance(piece, ToolCall | Media) or piece.text or piece.signature is not None:
             self._pieces.append(piece)
+
+    def reclassify(self, kind: type[Text] | type[Thought]) -> bool:
+        """Make all text and thoughts so far `Text` or `Thought`; return whether that changed any."""
+        pieces = self._pieces
+        self._pieces = [
+            kind(piece.text, piece.signature) if isinstance(piece, Text | Thought) else piece for piece in pieces
+        ]
+        return self._pieces != pieces
 
     @property
     def tokens(self) -> int:

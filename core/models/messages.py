@@ -41,6 +41,11 @@ def convert_messages(
     return messages
 
 
+def find_newest_question(messages: Sequence[ModelMessage]) -> int:
+    """Return the index of the newest message of a user; -1 without one. The steps of a tool loop come after it."""
+    return max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
+
+
 def clean_tool_name(name: str, extra_characters: str = "") -> str:
     """Return a tool's name with `_` for each character that vendors refuse.
 

@@ -15,9 +15,9 @@ from pydantic import Field
 from core.errors import SettingsError
 from core.identity import User
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
-from core.models.coalescing import CoalescingProvider, DeltaSchedule
 from core.models.provider import ModelHandle
 from core.models.provider_registry import make_provider
+from core.models.providers.coalescing import CoalescingProvider, DeltaSchedule
 from core.models.retries_and_fallbacks import RETRY_DELAYS_SECONDS, Fallbacks
 from core.models.vendors import VendorSettings, lacks_key
 from core.usage.meter import ToolTimer
@@ -40,6 +40,7 @@ class ModelRegistry:
             fallback.
         replaces_keyless: whether the default model, if it can be used, replaces an agent's model that has no key.
         idle_seconds: the most seconds between two events of a stream; then the call fails.
+        thinking_starts_open: whether the text of each model begins in thinking that only a closing mark ends.
 
     Raises:
         SettingsError: a model is unknown or lacks a setting. For other models than the default, the message names the
@@ -62,6 +63,7 @@ class ModelRegistry:
         is_required: bool = True,
         replaces_keyless: bool = False,
         idle_seconds: float = IDLE_SECONDS,
+        thinking_starts_open: bool = False,
     ) -> None:
         self.default = default
         self.handles = dict[str, ModelHandle]()
@@ -69,6 +71,8 @@ class ModelRegistry:
         self._replaces_keyless = replaces_keyless
         self._endpoints = endpoints
         self._idle_seconds = idle_seconds
+        self._thinking_starts_open = thinking_starts_open
+        self._open_thinkers = set[str]()
         self._schedule = DeltaSchedule()
         faults = list[str]()
         try:
@@ -107,6 +111,7 @@ class ModelRegistry:
             is_fixed=name != self.default,
             idle_seconds=self._idle_seconds,
             retry_delays=RETRY_DELAYS_SECONDS,
+            open_thinkers=self._open_thinkers,
         )
 
     def _load_all(self, names: Sequence[str], setting: str) -> list[str]:
@@ -134,6 +139,8 @@ class ModelRegistry:
         if name not in self.handles:
             provider, model = make_provider(name, self._endpoints)
             self.handles[name] = ModelHandle(CoalescingProvider(provider, self._schedule), model)
+            if self._thinking_starts_open:
+                self._open_thinkers.add(name)
         return self.handles[name]
 
     async def aclose(self) -> None:

@@ -171,6 +171,19 @@ def mark_signature(signature: bytes | None, provider: str) -> bytes | None:
     return signature if signature is None or provider == _UNMARKED else _prefix(provider) + signature
 
 
+def read_signature(signature: bytes | None) -> str:
+    """Return the readable texts in a stored thought signature, one a line; empty if only its vendor can read it."""
+    values: list[Any] = []
+    with suppress(ValueError, RecursionError):
+        values = [json.loads((signature or b"").removeprefix(_MARK).partition(b":")[2])]
+    texts = list[str]()
+    while values:
+        value = values.pop()
+        texts += [value] if isinstance(value, str) else []
+        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return "\n".join(texts)
+
+
 def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list[ModelMessage]:
     """Return messages with only those thought signatures that one provider made.
 

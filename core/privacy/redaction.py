@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbox_message import InboxOutcome
 from core.models.grounding import READ_URLS_KEY
 from core.models.tokens import estimate_tokens
+from core.models.tool_calls import read_signature
 from core.privacy.known_users import get_author_name, list_sessions_with
 from core.sessions import state as scopes
 from core.sessions.codec import measure_event, parse_event, to_folded_column, to_row
@@ -431,7 +432,8 @@ def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> 
     if part.text:
         text = DELETED_TEXT if is_theirs and part.text.strip() else redaction.redact_text(part.text)
         return part if text == part.text else types.Part(text=text, thought=part.thought)
-    unsigned = {"thought_signature": None} if is_theirs else {}
+    signed = read_signature(part.thought_signature)
+    unsigned = {"thought_signature": None} if is_theirs or redaction.redact_text(signed) != signed else {}
     if call := part.function_call:
         args = _empty_arguments(call.args) if is_theirs else redaction.redact_json(call.args)
         return part.model_copy(update={"function_call": call.model_copy(update={"args": args}), **unsigned})

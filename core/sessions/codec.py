@@ -14,7 +14,7 @@ from google.adk.events.event import Event
 from google.genai import types
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from core.models.tool_calls import part_text, unique_id
+from core.models.tool_calls import part_text, read_signature, unique_id
 from core.secret_redaction import RunSecrets
 from core.store.schema import messages
 
@@ -190,7 +190,8 @@ def mask_row(row: Mapping[str, Any], secrets: RunSecrets) -> dict[str, Any]:
 def mask_event(event: Event, secrets: RunSecrets) -> Event:
     """Return an ADK event of a run with masks for the secrets of the run.
 
-    Ids, names and files stay. A thought with a secret loses its signature: its vendor would refuse the changed text.
+    Ids, names and files stay. A thought with a secret loses its signature: its vendor would refuse the changed text. So
+    does a part with a secret in its signature.
     """
     if secrets.is_empty:
         return event
@@ -221,6 +222,8 @@ def _mask_part(part: types.Part, secrets: RunSecrets) -> types.Part:
         update["text"] = text
         if part.thought:
             update["thought_signature"] = None
+    if (signed := read_signature(part.thought_signature)) and secrets.mask(signed) != signed:
+        update["thought_signature"] = None
     if call := part.function_call:
         paths = secrets.paths.get(call.id or "", set())
         original = (call.args or {}).get("originalFunctionCall")  # ADK: the call that a confirmation is about

@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
-from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, ScriptedResponse
+from chatrig.models import (
+    CallTool,
+    Fail,
+    Finish,
+    Pause,
+    RawChunk,
+    ReceivedRequest,
+    Say,
+    ScriptedAnthropic,
+    ScriptedGemini,
+    ScriptedResponse,
+)
 from chatrig.slack import SlackSimulator
 from core.errors import DamagedSessionError
 from tests.acceptance.conftest import AcceptanceBot, StartBot
@@ -252,6 +263,40 @@ async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Sta
     bot.answer = first_and_others
     await bot.start()
     await bot.run_on_all_platforms(check_answers)
+
+
+async def test_the_next_process_sends_thoughts_back_with_a_result(start: StartBot) -> None:
+    bot = await start()
+    call = {"index": 0, "id": "c1", "function": {"name": "current_time", "arguments": "{}"}}
+    deltas = [{"reasoning_content": "Hm, a "}, {"reasoning_content": "clock."}, {"tool_calls": [call]}]
+
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
+        if not request.tool_results:
+            return [*(RawChunk({"choices": [{"index": 0, "delta": delta}]}) for delta in deltas), Finish("tool_calls")]
+        results.append(is_killed)
+        if request.body["messages"][-2].get("reasoning_content") != "Hm, a clock.":
+            return Fail(400)
+        return [Say("It is "), Pause(60.0)] if not is_killed else "It is late."
+
+    results = list[bool]()
+    is_killed = False
+    bot.answer = answer
+    conversations = start_conversations(bot)
+
+    async def ask(platform: Platform) -> None:
+        await conversations[platform].say("what time is it?")
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("It is"))
+
+    async def check_answer(platform: Platform) -> None:
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text == "It is late.")
+
+    await bot.run_on_all_platforms(ask)
+    await bot.program.stop(signal.SIGKILL)
+    await bot.wait_until_disconnected()
+    is_killed = True
+    await bot.start()
+    await bot.run_on_all_platforms(check_answer)
+    assert results == [False, False, True, True]  # the next process calls no tool again
 
 
 def first_and_others(request: ReceivedRequest) -> ScriptedResponse:

@@ -17,6 +17,7 @@ from anthropic.types import (
     MessageDeltaUsage,
     RawContentBlockDeltaEvent,
     RawContentBlockStartEvent,
+    RawContentBlockStopEvent,
     RawMessageDeltaEvent,
     RawMessageStartEvent,
     RawMessageStopEvent,
@@ -25,6 +26,7 @@ from anthropic.types import (
     SignatureDelta,
     TextBlock,
     TextDelta,
+    ThinkingBlock,
     ThinkingDelta,
     ToolUseBlock,
 )
@@ -42,7 +44,7 @@ from core.errors import (
 from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error
 from core.models.grounding import Source, make_grounding
 from core.models.media import move_files_to_user
-from core.models.messages import clean_tool_name, get_response_schema, wants_search
+from core.models.messages import clean_tool_name, find_newest_question, get_response_schema, wants_search
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
@@ -97,6 +99,11 @@ Block = dict[str, Any]
 
 #: Prefix of a signature that contains redacted thinking. No other signature has a colon.
 REDACTED_PREFIX = b"redacted:"
+
+#: Signature of thinking that a compatible server sent without one; the server may require the thinking with the results
+#: of its calls.
+_UNSIGNED = b"unsigned:"
+_NO_SIGNATURES = (b"", _UNSIGNED)
 
 #: Anthropic requires a limit. Every model since 2025 supports this one.
 DEFAULT_MAX_TOKENS = 8192
@@ -174,6 +181,7 @@ class _AnthropicAnswer:
     def __init__(self) -> None:
         self.is_complete = False
         self._calls: dict[int, tuple[ToolUseBlock, list[str]]] = {}
+        self._unsigned: dict[int, bytes] = {}
         self._stop_reason: str | None = None
         self._usages: list[StartUsage | MessageDeltaUsage] = []
 
@@ -192,6 +200,13 @@ class _AnthropicAnswer:
                 self._usages.append(chunk.message.usage)
             case RawContentBlockStartEvent(content_block=ToolUseBlock(type="tool_use") as block):
                 self._calls[chunk.index] = block, []
+            case RawContentBlockStartEvent(content_block=ThinkingBlock(type="thinking") as block):
+                self._unsigned[chunk.index] = _UNSIGNED if getattr(block, "signature", None) is None else b""
+            case RawContentBlockDeltaEvent(delta=SignatureDelta(type="signature_delta", signature=signature)):
+                self._unsigned.pop(chunk.index, None)
+                return Thought("", signature.encode())
+            case RawContentBlockStopEvent(type="content_block_stop") if chunk.index in self._unsigned:
+                return Thought("", self._unsigned.pop(chunk.index))
             case RawContentBlockStartEvent(content_block=RedactedThinkingBlock(type="redacted_thinking", data=data)):
                 return Thought("", REDACTED_PREFIX + data.encode())
             case RawContentBlockStartEvent(content_block=TextBlock(type="text", text=text)) if text:
@@ -256,15 +271,13 @@ class _AnthropicAnswer:
 def _parse_delta(delta: Any) -> ProviderEvent | None:
     """Return the provider event of a content block's delta; None for other deltas.
 
-    It is `Text` for a text, `Thought` for thinking or its signature, and `Grounding` for a citation.
+    It is `Text` for a text, `Thought` for thinking, and `Grounding` for a citation.
     """
     match delta:
         case TextDelta(type="text_delta", text=text):
             return Text(text)
         case ThinkingDelta(type="thinking_delta", thinking=thinking):
             return Thought(thinking)
-        case SignatureDelta(type="signature_delta", signature=signature):
-            return Thought("", signature.encode())
         case CitationsDelta(type="citations_delta", citation=citation):
             # a citation of a web page has `url`, one of a search result `source`, one of a document neither
             url = getattr(citation, "url", None) or getattr(citation, "source", None) or ""
@@ -421,18 +434,20 @@ def _format_tool(spec: ToolSpec) -> Block:
     return {"name": spec.name, "description": spec.description, "input_schema": {"type": "object", **spec.parameters}}
 
 
-def _format_messages(messages: Iterable[ModelMessage]) -> list[Block]:
+def _format_messages(messages: Sequence[ModelMessage]) -> list[Block]:
     """Return the messages in Anthropic's format, without the system message.
 
     Anthropic: user and assistant alternate, starting with the user. Tool results are in user messages. No text is
     blank, and no answer ends in thinking. A user's message without content becomes a placeholder.
     """
     formatted: list[Block] = []
-    for message in messages:
+    newest = find_newest_question(messages)
+    for number, message in enumerate(messages):
         if message.role == "system":
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = [block for part in message.parts for block in _format_part(part, role)]
+        parts = message.parts if number > newest else filter(_is_signed, message.parts)
+        blocks = [block for part in parts for block in _format_part(part, role)]
         while blocks and blocks[-1]["type"] in _THINKING:
             blocks.pop()
         if not blocks and role == "user":
@@ -446,6 +461,10 @@ def _format_messages(messages: Iterable[ModelMessage]) -> list[Block]:
     return formatted
 
 
+def _is_signed(part: Part) -> bool:
+    return not isinstance(part, Thought) or part.signature not in _NO_SIGNATURES
+
+
 def _format_part(part: Part, role: str) -> Iterable[Block]:
     """Yield the content blocks of a part; none for blank text or an unsigned thought.
 
@@ -456,11 +475,12 @@ def _format_part(part: Part, role: str) -> Iterable[Block]:
     match part:
         case Text(text) if text.strip():
             yield _text_block(text)
-        case Thought(text, bytes(signature)):
+        case Thought(text, bytes(signature)) if text or signature not in _NO_SIGNATURES:
             if signature.startswith(REDACTED_PREFIX):
                 yield {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED_PREFIX).decode()}
             else:
-                yield {"type": "thinking", "thinking": text, "signature": signature.decode()}
+                signed = {} if signature == _UNSIGNED else {"signature": signature.decode()}
+                yield {"type": "thinking", "thinking": text, **signed}
         case Media():
             yield _format_file(part) if role == "user" else _placeholder(part)
         case ToolCall(id_, name, arguments):

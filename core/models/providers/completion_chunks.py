@@ -20,6 +20,9 @@ _SOUND_TYPE = "audio/L16;rate=24000"
 #: Fields of a delta with thoughts: of DeepSeek, vLLM and llama.cpp; of OpenRouter and Ollama.
 _THOUGHT_FIELDS = ("reasoning_content", "reasoning")
 
+#: Fields of `reasoning_details` whose text comes in several deltas.
+_CONTINUED_FIELDS = ("text", "summary", "data")
+
 #: Types of content blocks with thoughts, of Mistral and of Anthropic's format.
 _THOUGHT_TYPES = ("thinking", "reasoning")
 
@@ -37,6 +40,8 @@ class CompletionReader:
         self.usage = Usage()
         self._calls = ToolCallBuilder()
         self._sound = bytearray()
+        self._thoughts: dict[str, list[str]] = {}
+        self._details: list[dict[str, Any]] = []
 
     def read(self, chunk: Any) -> Iterator[ProviderEvent]:
         """Yield the events of a chunk.
@@ -60,12 +65,21 @@ class CompletionReader:
         """Yield the events that are complete at the end of the answer: sound and tool calls."""
         if self._sound:
             yield add_wav_header(Media(_SOUND_TYPE, bytes(self._sound)))
-        yield from self._calls.build(is_truncated=self.finish == "length")
+        fields: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
+        if self._details:
+            fields["reasoning_details"] = self._details
+        yield from self._calls.build(fields, is_truncated=self.finish == "length")
 
     def _read_delta(self, delta: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         thought = next((delta[name] for name in _THOUGHT_FIELDS if delta.get(name)), None)
+        for name in _THOUGHT_FIELDS:
+            if isinstance(piece := delta.get(name), str):
+                self._thoughts.setdefault(name, []).append(piece)
+        for detail in _list_objects(delta.get("reasoning_details")):
+            self._add_detail(detail)
         yield from (Thought(event.text) for event in _read_content(thought) if isinstance(event, Text | Thought))
-        yield from _read_content(delta.get("content") or delta.get("refusal"))
+        texts = _read_content(delta.get("content") or delta.get("refusal"))
+        yield from (Thought(part.text) for part in texts) if _is_thought(delta) else texts
         for call in _list_objects(delta.get("tool_calls")):
             self._calls.add_delta(call)
         if isinstance(audio := delta.get("audio"), Mapping):
@@ -77,6 +91,20 @@ class CompletionReader:
         cited = [note.get("url_citation") for note in _list_objects(delta.get("annotations"))]
         if sources := [_read_source(page) for page in cited if isinstance(page, Mapping)]:
             yield Grounding(make_grounding(sources))
+
+    def _add_detail(self, detail: Mapping[str, Any]) -> None:
+        """Add an item of `reasoning_details`, or continue the last item if it has the same type and index.
+
+        OpenRouter: https://openrouter.ai/docs/use-cases/reasoning-tokens#preserving-reasoning-blocks
+        """
+        last = self._details[-1] if self._details else {}
+        if "index" not in detail or any(detail.get(name) != last.get(name) for name in ("type", "index")):
+            self._details.append(dict(detail))
+            return
+        for name, value in detail.items():
+            is_continued = name in _CONTINUED_FIELDS and isinstance(value, str) and isinstance(last.get(name), str)
+            if value is not None:
+                last[name] = last[name] + value if is_continued else value
 
 
 def _list_objects(value: Any) -> list[Mapping[str, Any]]:
@@ -95,6 +123,13 @@ def _read_content(value: Any) -> Iterator[Text | Thought]:
             inner = next((block[name] for name in ("text", kind, "value") if block.get(name)), None)
             texts: Iterable[Text | Thought] = _read_content(inner)
             yield from (Thought(part.text) for part in texts) if kind in _THOUGHT_TYPES else texts
+
+
+def _is_thought(delta: Mapping[str, Any]) -> bool:
+    """Return whether the content of a delta is a thought, as Google's server says it."""
+    extra = delta.get("extra_content")
+    google = extra.get("google") if isinstance(extra, Mapping) else None
+    return isinstance(google, Mapping) and google.get("thought") is True
 
 
 def _read_image(image: Any) -> Media:

@@ -26,7 +26,7 @@ from core.errors import (
 )
 from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error
 from core.models.media import move_files_to_user
-from core.models.messages import clean_tool_name, get_response_schema, wants_search
+from core.models.messages import clean_tool_name, find_newest_question, get_response_schema, wants_search
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
@@ -43,6 +43,7 @@ from core.models.provider import (
 )
 from core.models.providers.completion_chunks import CompletionReader
 from core.models.providers.server_sent_events import read_event_data
+from core.models.providers.tool_call_deltas import SignedFields
 
 #: Maximum time between the chunk with the finish reason and the chunk with the token counts.
 _USAGE_WAIT_SECONDS = 5.0
@@ -287,7 +288,7 @@ def build_body(request: ModelRequest, host: str) -> dict[str, Any]:
     }
     return {
         "model": request.model,
-        "messages": [row for message in move_files_to_user(request.messages) for row in _format_message(message)],
+        "messages": _format_messages(request.messages),
         **{name: value for name, value in options.items() if value is not None},
     }
 
@@ -332,25 +333,36 @@ def _response_format(request: ModelRequest) -> dict[str, Any] | None:
     return None
 
 
-def _format_message(message: ModelMessage) -> Iterable[dict[str, Any]]:
+def _format_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+    newest = find_newest_question(messages)
+    return [
+        row
+        for number, message in enumerate(move_files_to_user(messages))
+        for row in _format_message(message, is_signed=number > newest)
+    ]
+
+
+def _format_message(message: ModelMessage, *, is_signed: bool) -> Iterable[dict[str, Any]]:
     """Yield the messages in OpenAI's format for one message; none for thoughts alone.
 
     Each is a dict with `role` and `content`. A model's calls are in `tool_calls`, and the id of a result's call in
     `tool_call_id`.
+
+    Args:
+        is_signed: whether the server gets the fields of thoughts and signatures back that it sent with calls. DeepSeek
+            requires them up to the answer, and refuses those of earlier answers.
     """
     if message.role == "tool":
         yield from _format_results([part for part in message.parts if isinstance(part, ToolResult)])
     elif message.role == "assistant":
-        calls = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": clean_tool_name(call.name), "arguments": _to_json(call.arguments)},
-            }
-            for call in message.tool_calls
-        ]
+        row: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        calls = list[dict[str, Any]]()
+        for call in message.tool_calls:
+            fields = SignedFields.from_signature(call.signature if is_signed else None)
+            row |= fields.message
+            function = {"name": clean_tool_name(call.name), "arguments": _to_json(call.arguments)}
+            calls.append({"id": call.id, "type": "function", "function": function, **fields.call})
         if message.text or calls:  # OpenAI has no messages of thoughts alone
-            row: dict[str, Any] = {"role": "assistant", "content": message.text or None}
             yield {**row, "tool_calls": calls} if calls else row
     elif any(isinstance(part, Media) for part in message.parts):
         yield {"role": message.role, "content": list(_format_parts(message.parts))}

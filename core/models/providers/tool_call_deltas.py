@@ -3,15 +3,22 @@
 OpenAI numbers the calls by `index`, and sends the id and the name once. Other servers send the same index for all
 calls or none, no id, one id for all calls, another id in each delta, whole arguments, or `{}` before the real ones. So
 the index, the id, the name and the completeness of the arguments decide together if a delta begins a call.
+
+Some servers refuse a result of a call if the call, or its message, comes back without a field that they sent, such as
+DeepSeek's `reasoning_content`. These fields are the thought signature of the call.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+from core.models.messages import clean_json
 from core.models.provider import ToolCall
 from core.models.tool_calls import parse_call
+
+#: Fields of a call that have a thought signature: of Google's server, and of LiteLLM.
+_SIGNATURE_FIELDS = ("extra_content", "provider_specific_fields")
 
 
 @dataclass(slots=True)
@@ -21,12 +28,14 @@ class _Call:
     Attributes:
         index: the number of the call in the answer; None if the server sends none.
         pieces: the text of the arguments so far.
+        signature_fields: the fields of the call with its thought signature.
     """
 
     index: int | None
     id: str
     name: str
     pieces: list[str] = field(default_factory=list)
+    signature_fields: dict[str, Any] = field(default_factory=dict)
 
     @property
     def arguments(self) -> str:
@@ -48,6 +57,21 @@ class _Call:
         except (ValueError, RecursionError):
             return False
         return True
+
+
+class SignedFields(NamedTuple):
+    """Fields of a message and of one of its tool calls that a server requires with the call's result."""
+
+    message: Mapping[str, Any]
+    call: Mapping[str, Any]
+
+    def to_signature(self) -> bytes | None:
+        """Return the fields as a thought signature; None without a field."""
+        return json.dumps([*map(clean_json, self)]).encode() if self.message or self.call else None
+
+    @classmethod
+    def from_signature(cls, signature: bytes | None) -> "SignedFields":
+        return cls(*json.loads(signature)) if signature else cls({}, {})
 
 
 class ToolCallBuilder:
@@ -78,16 +102,23 @@ class ToolCallBuilder:
         call.id = call.id or call_id
         call.name = call.name or name
         call.pieces.append(piece)
+        call.signature_fields |= {name: delta[name] for name in _SIGNATURE_FIELDS if delta.get(name)}
 
-    def build(self, *, is_truncated: bool) -> list[ToolCall]:
-        """Return the complete tool calls of the answer.
+    def build(self, message_fields: Mapping[str, Any], *, is_truncated: bool) -> list[ToolCall]:
+        """Return the complete tool calls of the answer, with their thought signatures.
 
         Args:
+            message_fields: the fields of the message with its thoughts; the first call's signature has them.
             is_truncated: whether a token limit ended the answer; calls with incomplete arguments are then left out.
                 Otherwise they become malformed calls: see `parse_call`.
         """
-        calls = (parse_call(call.id, call.name, call.arguments, is_truncated=is_truncated) for call in self._calls)
-        return [call for call in calls if call is not None]
+        calls = list[ToolCall]()
+        for call in self._calls:
+            parsed = parse_call(call.id, call.name, call.arguments, is_truncated=is_truncated)
+            if parsed is not None:
+                fields = SignedFields({} if calls else message_fields, call.signature_fields)
+                calls.append(replace(parsed, signature=fields.to_signature()))
+        return calls
 
     def _find_call(self, index: int | None) -> _Call | None:
         """Return the newest call with an index; without an index, the newest call."""

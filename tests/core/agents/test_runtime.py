@@ -26,9 +26,9 @@ from core.errors import (
 )
 from core.identity import User
 from core.models.adapter import ModelAdapter
-from core.models.coalescing import CoalescingProvider
 from core.models.finish_reasons import BLOCKED_NOTE, CUT_OFF_NOTE
 from core.models.provider import Done, ProviderEvent, Text, Thought, ToolCall, ToolResult
+from core.models.providers.coalescing import CoalescingProvider
 from core.store.schema import state
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import Usage

@@ -98,9 +98,12 @@ class StoredConversations:
         picture = words.encode() * 100
         stored_parts = [types.Part(text=prompt.text), types.Part.from_bytes(data=picture, mime_type="image/png")]
         call, answer = f"c{turn.id}", {"found": f"{words} of {name}"}
+        signed = call_event(call, name="look", args={"for": words})
+        thoughts = [{"reasoning_content": f"{' and '.join(people.values())} ask"}, {}]
+        get_parts(signed)[0].thought_signature = f"parley:openai:{json.dumps(thoughts)}".encode()
         events = [
             Event(author="user", content=types.Content(role="user", parts=stored_parts)),
-            call_event(call, name="look", args={"for": words}),
+            signed,
             response_event(call, name="look", response=answer),
             model_event(f"{name}, you said {words}."),
         ]
@@ -194,6 +197,10 @@ class StoredConversations:
         return found
 
 
+def get_parts(event: Event) -> list[types.Part]:
+    return (event.content and event.content.parts) or []
+
+
 def _has(value: Any, words: tuple[str, ...]) -> bool:
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else json.dumps(value, default=str)
     return any(word in text for word in words)
@@ -269,7 +276,7 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     survey = await deletion.preview(DeletionRequest(user_id="U0ZOFIA"))
     assert (survey.sessions, survey.partial_sessions, survey.records) == ((ALONE,), (SHARED,), 7)
     deleted = await deletion.delete(DeletionRequest(user_id="U0ZOFIA"))
-    assert deleted == DeletionResult(conversations=1, changed=1, messages=5, redacted=5, files=4, records=7)
+    assert deleted == DeletionResult(conversations=1, changed=1, messages=5, redacted=6, files=4, records=7)
     assert await conversations.find_columns(*WORDS) == []
     assert not await deletion.preview(DeletionRequest(user_id="U0ZOFIA"))
     if database.file is not None:
@@ -282,14 +289,14 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     answers = [answer.id for event in events for answer in event.get_function_responses()]
     assert len(calls) == 2
     assert calls == answers
-    texts = [part.text for event in events for part in (event.content and event.content.parts) or () if part.text]
+    parts = [part for event in events for part in get_parts(event)]
+    assert not [part for part in parts if part.thought_signature]
+    texts = [part.text for part in parts if part.text]
     assert texts[0] == texts[1] == "[deleted]"
     assert "> [deleted]\n> Lin: ok" in texts[2]
     assert texts[2].endswith("\n\nGrace: harmless teapot")
     assert texts[3] == "Grace, you said harmless teapot."
-    pictures = [
-        part.inline_data.data for e in events for part in (e.content and e.content.parts) or () if part.inline_data
-    ]
+    pictures = [part.inline_data.data for part in parts if part.inline_data]
     assert pictures == [b"harmless teapot" * 100]
     async with database.read() as connection:
         usage = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()

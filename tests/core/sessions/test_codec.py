@@ -208,7 +208,10 @@ def test_each_part_of_an_event_that_has_a_secret_is_masked() -> None:
         types.Part(text=f"I know {SECRET}", thought=True, thought_signature=b"signed"),
         types.Part(text="I think", thought=True, thought_signature=b"signed"),
         types.Part(function_call=types.FunctionCall(id="c1", name="pay", args={"pin": 7}), thought_signature=b"signed"),
-        types.Part(function_call=types.FunctionCall(id="c2", name="ask", args={"originalFunctionCall": confirmed})),
+        types.Part(
+            function_call=types.FunctionCall(id="c2", name="ask", args={"originalFunctionCall": confirmed}),
+            thought_signature=b'parley:openai:[{"reasoning_content": "' + SECRET.encode() + b'"}, {}]',
+        ),
         types.Part(function_response=types.FunctionResponse(id="c3", name="pay", response=response)),
         types.Part(executable_code=types.ExecutableCode(code=f"use({SECRET!r})", language=types.Language.PYTHON)),
         types.Part(code_execution_result=types.CodeExecutionResult(output=SECRET, outcome=types.Outcome.OUTCOME_OK)),
@@ -226,5 +229,5 @@ def test_each_part_of_an_event_that_has_a_secret_is_masked() -> None:
     assert SECRET not in masked.model_dump_json()
     assert '"pin":7' not in masked.model_dump_json()
     kept = (masked.content and masked.content.parts) or []
-    assert [part.thought_signature for part in kept[1:4]] == [None, b"signed", b"signed"]
+    assert [part.thought_signature for part in kept[1:5]] == [None, b"signed", b"signed", None]
     assert SECRET in event.model_dump_json()

@@ -123,7 +123,7 @@ def test_arguments_are_complete_however_they_are_split(arguments: dict[str, Any]
     for number, part in enumerate(pieces):
         name = "f" if number == 0 else None
         builder.add_delta({"index": 0, "id": "a", "function": {"name": name, "arguments": part}})
-    assert builder.build(is_truncated=False) == [ToolCall("a", "f", arguments)]
+    assert builder.build({}, is_truncated=False) == [ToolCall("a", "f", arguments)]
 
 
 @pytest.mark.parametrize("raw", ['{"city": "Par', "Paris", '["Paris"]', "{'city': 'Paris'}"])

@@ -73,7 +73,7 @@ async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: ConnectedPro
 
 async def test_thinking_is_separate_from_the_answer(wire: ConnectedProvider) -> None:
     wire.server.add_responses([Think("Let me see."), Say("42")])
-    thought, text, _ = await wire.collect_events()
+    thought, *_, text, _ = await wire.collect_events()
     assert (thought, text) == (Thought("Let me see."), Text("42"))
 
 

@@ -55,7 +55,7 @@ def build(deltas: list[dict[str, Any]]) -> list[tuple[str, Any]]:
     builder = ToolCallBuilder()
     for delta in deltas:
         builder.add_delta(delta)
-    return [(call.name, call.arguments) for call in builder.build(is_truncated=False)]
+    return [(call.name, call.arguments) for call in builder.build({}, is_truncated=False)]
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
@@ -131,7 +131,7 @@ def test_two_calls_without_arguments_have_ids_of_their_own() -> None:
     builder = ToolCallBuilder()
     for id_ in ("a", "b"):
         builder.add_delta({"index": 0, "id": id_, "function": {"name": "now", "arguments": "{}"}})
-    assert builder.build(is_truncated=False) == [ToolCall("a", "now", {}), ToolCall("b", "now", {})]
+    assert builder.build({}, is_truncated=False) == [ToolCall("a", "now", {}), ToolCall("b", "now", {})]
 
 
 @pytest.mark.parametrize("function", [None, "oops", [], {"name": 5, "arguments": [1]}])

@@ -36,7 +36,7 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.adapter import NO_CONTENT_ERROR_CODE, ModelAdapter
-from core.models.coalescing import CoalescingProvider
+from core.models.providers.coalescing import CoalescingProvider
 from core.models.retries_and_fallbacks import is_retraction
 from tests.core.models.conftest import ConnectedProvider
 

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import ProviderUnavailableError
-from core.models import coalescing as merging
-from core.models.coalescing import CoalescingProvider
 from core.models.provider import (
     NO_SUPPORTED_FILES,
     Done,
@@ -21,6 +19,8 @@ from core.models.provider import (
     Thought,
     ToolCall,
 )
+from core.models.providers import coalescing as merging
+from core.models.providers.coalescing import CoalescingProvider
 from tests.fixtures.clock import FastLoop
 
 REQUEST = ModelRequest("m", ())
