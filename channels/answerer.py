@@ -432,12 +432,11 @@ class Answerer:
                         reply.feed(storable_text(event.text))
                     case "step_reset":
                         reply.replace(reply.say.translate_ending(storable_text(event.text)))
-                    case "tool_start":
-                        reply.show_status(tools.start(event, reply.say))
-                    case "tool_end":
-                        reply.show_status(tools.end(event))
                     case "error" if event.error is not None and not event.call_id:
                         raise event.error
+                    case "tool_start" | "tool_wait" | "tool_end" | "error":
+                        tools.update(event, reply.say)
+                        reply.show_status(tools.line, tools.calls)
                     case "done":
                         reply.replace(reply.say.translate_ending(storable_text(event.text)))
                         return event

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, Literal, Protocol
 
 from aiohttp import web
@@ -112,6 +112,26 @@ class File:
     alt: str = ""
 
 
+class ToolCallState(Enum):
+    """State of a tool call; the values are those of Slack's task cards.
+
+    A call that waits, waits for a person's decision.
+    """
+
+    RUNNING = "in_progress"
+    WAITING = "pending"
+    DONE = "complete"
+    FAILED = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownToolCall:
+    """Tool call of a reply: its status line in Markdown, and its state."""
+
+    line: str
+    state: ToolCallState = ToolCallState.RUNNING
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Chunks, buttons and files of a reply, as the platform is to show them.
@@ -125,6 +145,7 @@ class Plan:
         status: the status line of the running tool in Markdown, which the last chunk's text includes; empty for none.
         elapsed: the suffix of the last chunk's text with the seconds since new text or status arrived; empty before
             `SILENCE_SECONDS` (see `channels.replies.reply`), and for a reply that has text but no status line.
+        tool_calls: the tool calls of the run so far, in order.
     """
 
     chunks: Sequence[Chunk]
@@ -134,6 +155,7 @@ class Plan:
     is_growing: bool = False
     status: str = ""
     elapsed: str = ""
+    tool_calls: Sequence[ShownToolCall] = ()
 
 
 class FileRefusedError(SurfaceError):

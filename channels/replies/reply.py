@@ -7,7 +7,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from channels.base import FIRST_TEXT, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Surface
+from channels.base import (
+    FIRST_TEXT,
+    Button,
+    Chunk,
+    EditRefusedError,
+    File,
+    FileRefusedError,
+    Plan,
+    Priority,
+    ShownToolCall,
+    Surface,
+)
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.rate_limits.caller import cancel_unless
@@ -108,6 +119,7 @@ class Reply:
         self._buttons = buttons
         self._planner = ChunkPlanner(surface.limits)
         self._status = ""
+        self._tool_calls: Sequence[ShownToolCall] = ()
         self._final_priority: Priority | None = None
         self._is_abandoned = self._is_refused = False
         self._outdated_since: float | None = None  # the loop's time since which the shown text is out of date
@@ -195,13 +207,15 @@ class Reply:
             self._on_first_text()
         self._on_activity()
 
-    def show_status(self, line: str) -> None:
+    def show_status(self, line: str, tool_calls: Sequence[ShownToolCall] = ()) -> None:
         """Show a status line, such as the running tool, below the text until text arrives.
 
         Args:
             line: Markdown; empty for none.
+            tool_calls: the tool calls of the run so far, in order.
         """
         self._status = line
+        self._tool_calls = tool_calls
         self._on_activity()
 
     def update_buttons(self, buttons: Sequence[Button]) -> None:
@@ -335,9 +349,8 @@ class Reply:
                     self._planner.full_count,
                     bool(self._planner.text),
                 )
-                plan = self._plan(
-                    former_count, self._final_priority if self._final_priority is not None else next_call.priority
-                )
+                priority = self._final_priority if self._final_priority is not None else next_call.priority
+                plan = replace(self._plan(former_count, priority), tool_calls=self._tool_calls)
                 try:
                     is_shown = await self._show(plan)
                 finally:

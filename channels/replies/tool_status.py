@@ -4,8 +4,10 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from channels.base import ShownToolCall, ToolCallState
 from channels.i18n.messages import MessageCatalog
 from core.agents.events import StreamEvent
 from core.secret_redaction import redact_secrets
@@ -27,40 +29,50 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _MARKUP = re.compile(r"[*_~`|\\<>\[\]{}\x00-\x1f\x7f\u2028-\u202e\u2066-\u2069]+")
 _SCHEME = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]++://", re.IGNORECASE)
 
+_STATES = {
+    "tool_start": ToolCallState.RUNNING,
+    "tool_wait": ToolCallState.WAITING,
+    "tool_end": ToolCallState.DONE,
+    "error": ToolCallState.FAILED,
+}
+
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ToolStatus:
-    """Running tool calls of one turn, each with the status line shown in the reply."""
+    """Tool calls of one turn, with the status lines and states that the reply shows."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, str] = {}  # the line of each running call, the newest last
+        self._calls: dict[str, ShownToolCall] = {}  # in the order of their starts
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    def start(self, event: StreamEvent, say: MessageCatalog) -> str:
-        """Add a tool call that has started, and return its status line in Markdown.
+    @property
+    def calls(self) -> tuple[ShownToolCall, ...]:
+        return tuple(self._calls.values())
 
-        Args:
-            event: a `tool_start` event.
+    @property
+    def line(self) -> str:
+        """Status line of the newest running call, in Markdown; empty if none runs."""
+        running = (call.line for call in reversed(self._calls.values()) if call.state is ToolCallState.RUNNING)
+        return next(running, "")
+
+    def update(self, event: StreamEvent, say: MessageCatalog) -> None:
+        """Add the call of a `tool_start` event, or set the state after a `tool_end`, `tool_wait` or `error` event.
+
+        A call that ends without a start, because a person has denied it, is added as a failed one.
         """
-        self._is_idle.clear()
-        self._lines[event.call_id] = render_call(event, say)
-        return self._lines[event.call_id]
-
-    def end(self, event: StreamEvent) -> str:
-        """Remove a tool call that has ended.
-
-        Args:
-            event: a `tool_end` event.
-
-        Returns:
-            The status line of the newest running call; empty if none runs.
-        """
-        self._lines.pop(event.call_id, None)
-        if not self._lines:
+        id_ = event.call_id or event.tool
+        state = _STATES[event.type]
+        call = self._calls.get(id_)
+        if call is None and state is not ToolCallState.DONE:
+            self._calls[id_] = ShownToolCall(render_call(event, say), state)
+        elif call is not None and (call.state is ToolCallState.RUNNING or state is ToolCallState.RUNNING):
+            self._calls[id_] = replace(call, state=state)
+        if any(call.state is ToolCallState.RUNNING for call in self._calls.values()):
+            self._is_idle.clear()
+        else:
             self._is_idle.set()
-        return next(reversed(self._lines.values()), "")
 
     async def wait_until_idle(self) -> None:
         """Wait until no tool call runs, for at most `TOOL_TIMEOUT_SECONDS`.
@@ -82,7 +94,7 @@ def render_call(event: StreamEvent, say: MessageCatalog) -> str:
     does if an argument in the text is missing, or is a mapping, a boolean or bytes.
 
     Args:
-        event: a `tool_start` event; its `text` is the tool's status text.
+        event: an event of the call; the `text` of its `tool_start` is the tool's status text.
     """
     line = say(event.text) if event.text else ""
     arguments = {name: _argument_text(event.data.get(name)) for name in _FIELD.findall(line)}

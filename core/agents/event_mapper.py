@@ -89,7 +89,8 @@ class EventMapper:
     def replay_events(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
         """Yield the stream events of the stored events of a run that resumes.
 
-        A tool call that has ended yields one `tool_past` instead of its start and end. A call without a response yields
+        A tool call that has ended yields one `tool_past` instead of its start and end. A call that waits for an
+        approval yields `tool_start` and `tool_wait`. A call without a response yields
         `tool_start`, since ADK resumes with it. A long-running call without a response yields nothing. Texts and
         files are yielded, and the state of this object changes, as by `map_event`.
 
@@ -105,6 +106,9 @@ class EventMapper:
                     yield mapped
                 elif mapped.type == "tool_start":
                     calls[mapped.call_id] = mapped
+                elif mapped.type == "tool_wait":
+                    yield calls[mapped.call_id]
+                    yield mapped
                 elif mapped.type == "error":
                     failures[mapped.call_id] = mapped
                 elif call := calls.get(mapped.call_id):
@@ -154,14 +158,16 @@ class EventMapper:
     def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
         """Yield `tool_start` and `tool_end` for an event's tool calls and responses.
 
-        A response that is an error yields `error` first. ADK's calls for confirmations, choices and input requests are
-        left out.
+        A response that is an error yields `error` first, one that asks for an approval only `tool_wait`. ADK's calls
+        for confirmations, choices and input requests are left out.
         """
         for call in event.get_function_calls():
             if call.name not in _REQUEST_CALLS:
                 yield self.create_tool_start(call.name or "", call.id or "", call.args or {})
         for response in event.get_function_responses():
-            if response.name not in _REQUEST_CALLS:
+            if response.id in event.actions.requested_tool_confirmations:
+                yield StreamEvent("tool_wait", tool=response.name or "", call_id=response.id or "")
+            elif response.name not in _REQUEST_CALLS:
                 yield from _map_response(response, self._secrets)
 
     def _open_step(self, event: Event) -> int:
@@ -268,11 +274,11 @@ def _result_text(response: types.FunctionResponse) -> str:
 def _map_response(response: types.FunctionResponse, secrets: RunSecrets) -> Iterator[StreamEvent]:
     """Yield `tool_end` for a tool's response, after an `error` if the response is one.
 
-    The response is an error if `error` is its only key. The `error` event has the call's id, or the tool's name without
-    an id. Secrets are masked.
+    The response is an error if `error` is its only key, or if MCP's `isError` is set. The `error` event has the call's
+    id, or the tool's name without an id. Secrets are masked.
     """
     name, call_id, result = response.name or "", response.id or "", secrets.mask(response.response or {})
-    if set(result) == {"error"}:
-        error = RuntimeError(str(result["error"]))
+    if set(result) == {"error"} or result.get("isError") is True:
+        error = RuntimeError(str(result.get("error") or result.get("content") or ""))
         yield StreamEvent("error", tool=name, call_id=call_id or name, data=result, error=error)
     yield StreamEvent("tool_end", tool=name, call_id=call_id, data=result)

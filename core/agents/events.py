@@ -11,7 +11,7 @@ from core.tools.adk_requests import QuestionRequest
 from core.usage.meter import ModelCall, Usage
 
 StreamEventType = Literal[
-    "history", "text_delta", "step_reset", "tool_past", "tool_start", "tool_end", "file", "error", "done"
+    "history", "text_delta", "step_reset", "tool_past", "tool_start", "tool_wait", "tool_end", "file", "error", "done"
 ]
 
 
@@ -29,6 +29,7 @@ class StreamEvent:
               call failed.
             - `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result. `text` is shown
               while the tool runs, with argument names in braces; empty shows the tool's name.
+            - `tool_wait`: a call waits for a person's approval; it does not end in this run.
             - `file`: the run saved a file for the user; `data` are its `name` and its `version`.
             - `error`: with a `call_id`, the call failed, its `tool_end` follows, and the run continues. Without one,
               the run failed with `error`, and this is the last event.

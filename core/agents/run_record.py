@@ -168,12 +168,12 @@ class RunRecorder:
                 self._end_tool_call(event.call_id, "failed" if event.error else "done", event)
             case "error" if event.call_id:
                 self._end_tool_call(event.call_id, "failed", event)
+            case "tool_wait":
+                self._end_tool_call(event.call_id, "waiting", event)
             case "tool_end":
                 self._end_tool_call(event.call_id or event.tool, "done", event)
             case "done":
                 self._sources = tuple(storable_text(source.url) for source in event.sources[:MAX_SOURCES])
-                for request in event.confirmations:
-                    self._end_tool_call(request.tool_call_id, "waiting", event)
 
     @property
     def run_record(self) -> dict[str, Any]:

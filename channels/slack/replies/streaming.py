@@ -9,11 +9,12 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from cachetools import TTLCache
 
-from channels.base import FINAL_PRIORITIES, Priority
+from channels.base import FINAL_PRIORITIES, Plan, Priority, ShownToolCall, ToolCallState
 from channels.i18n.messages import PLACEHOLDER
 from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
@@ -39,6 +40,8 @@ MAX_REFUSED, REFUSED_SECONDS = 10_000, 600.0
 
 #: Slack: most characters of a task's title.
 _TITLE_SIZE = 256
+
+_FINAL_STATUSES = (ToolCallState.DONE.value, ToolCallState.FAILED.value)
 
 
 class StreamPolicy:
@@ -67,67 +70,50 @@ class StreamPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusCard:
-    """Status of a reply (such as a running tool) as a task card in its stream.
-
-    The first card is a placeholder, until the reply has text or a tool runs.
+class TaskCards:
+    """Task cards of a stream: one for each tool call, or a placeholder until the reply has text or a tool runs.
 
     Attributes:
-        number: the id of the task in the stream, from 1; 0 before the first card.
-        status: the status line of the running tool; empty for the placeholder.
-        title: the text on the card.
-        is_open: whether the task is in progress.
+        skipped: the number of the reply's first tool calls that have no card, because an earlier message has it.
+        shown: the title and Slack's status of each card in the stream; the id of a card is its position, from 1.
+        is_placeholder: whether the only card shows no tool.
     """
 
-    number: int = 0
-    status: str = ""
-    title: str = ""
-    is_open: bool = False
+    skipped: int = 0
+    shown: tuple[tuple[str, str], ...] = ()
+    is_placeholder: bool = False
 
     @property
-    def is_placeholder(self) -> bool:
-        """True for an open card that shows no tool."""
-        return self.is_open and not self.status
+    def is_final(self) -> bool:
+        """True if each card is complete or failed. Slack shows others as failed when the stream has ended."""
+        return all(status in _FINAL_STATUSES for _, status in self.shown)
 
-    def with_status(self, status: str, waited: str, *, is_silent: bool) -> tuple["StatusCard", list[dict[str, Any]]]:
-        """Return the card for a new status, and the stream chunks (JSON) that show it.
-
-        An open card keeps its task if the status is the same, or if the card is a placeholder. Any other open card is
-        completed, and a status gets a new card. Without a status, a new card (the placeholder) is opened only if the
-        stream had no card and the reply has no text.
+    def update(self, plan: Plan, *, is_silent: bool) -> tuple["TaskCards", list[dict[str, Any]]]:
+        """Return the cards of a plan, and the stream chunks (JSON) that show their changes.
 
         Args:
-            status: the status line of the running tool; empty for none.
-            waited: the time without new text, to append to the title; empty if it is short.
-            is_silent: whether the reply has no text yet.
-
-        Returns:
-            The card after the change; the chunks for `chat.appendStream`, empty for no change.
+            is_silent: whether the message has no text yet.
         """
-        title = escape_tokens(f"{status.strip('_') or PLACEHOLDER}{waited}")[:_TITLE_SIZE]
-        if self.is_open and (status == self.status or self.is_placeholder) and (status or is_silent):
-            card = replace(self, status=status, title=title)
-            return card, [] if title == self.title else [card._chunk("in_progress")]
-        if self.is_placeholder:  # it is removed at the end of the stream
-            return self, []
-        completion = self.completion()
-        if not status and (self.number or not is_silent):
-            return replace(self, is_open=False), completion
-        card = StatusCard(self.number + 1, status, title, is_open=True)
-        return card, [*completion, card._chunk("in_progress")]
+        cards = [_make_card(call, plan) for call in plan.tool_calls[self.skipped :]]
+        is_placeholder = not cards and (is_silent or self.is_placeholder)
+        if is_placeholder:
+            title = f"{PLACEHOLDER}{plan.elapsed}" if is_silent else self.shown[0][0]
+            cards = [(title, ToolCallState.RUNNING.value)]
+        chunks = [
+            {"type": "task_update", "id": str(number), "title": title, "status": status}
+            for number, (title, status) in enumerate(cards, 1)
+            if (title, status) not in self.shown[number - 1 : number]
+        ]
+        return TaskCards(self.skipped, tuple(cards), is_placeholder), chunks
 
-    def completion(self) -> list[dict[str, Any]]:
-        """Return the stream chunk that completes the card's task; none if no task is open.
 
-        The list has one `task_update` chunk (JSON for `chat.appendStream`), or is empty. Slack shows a task that is
-        never completed as failed.
-        """
-        return [self._chunk("complete")] if self.is_open else []
-
-    def _chunk(self, status: str) -> dict[str, Any]:
-        is_complete = status == "complete" and not self.is_placeholder
-        title = escape_tokens(self.status.strip("_")).rstrip("…") if is_complete else self.title
-        return {"type": "task_update", "id": str(self.number), "title": title[:_TITLE_SIZE], "status": status}
+def _make_card(call: ShownToolCall, plan: Plan) -> tuple[str, str]:
+    title = call.line.strip("_")
+    if call.state is not ToolCallState.RUNNING:
+        title = title.rstrip("…")
+    elif call.line == plan.status:
+        title += plan.elapsed
+    return escape_tokens(title)[:_TITLE_SIZE], call.state.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +125,7 @@ class ReplyStream:
         position: the index of the message in the reply.
         ends_at: the time of the event loop at which to stop the stream.
         text: the text in the stream.
-        card: the card with the agent's status that the stream shows.
+        cards: the task cards of the stream.
         size: the bytes of all chunks that were sent.
     """
 
@@ -147,7 +133,7 @@ class ReplyStream:
     position: int
     ends_at: float
     text: str
-    card: StatusCard
+    cards: TaskCards
     size: int
 
     def can_send(self, chunks: Sequence[Mapping[str, Any]]) -> bool:
@@ -205,7 +191,7 @@ class StreamSurface(SlackSurface):
         Returns:
             The stream, unchanged.
         """
-        if not stream.card.is_placeholder:
+        if not stream.cards.is_placeholder:
             self._release_reserve()
         return stream
 
@@ -290,7 +276,9 @@ class StreamSurface(SlackSurface):
         if not (self.use_slot(self._start_limiter) or self._start_limiter.try_acquire(Priority.PROGRESS)):
             return None
         text = _settled_text(piece)
-        card, chunks = StatusCard().with_status(piece.plan.status, piece.plan.elapsed, is_silent=not text)
+        ended = takewhile(lambda call: call.state is not ToolCallState.RUNNING, piece.plan.tool_calls)
+        cards = TaskCards(skipped=len(list(ended)) if piece.position else 0)
+        cards, chunks = cards.update(piece.plan, is_silent=not text)
         chunks += _text_chunks(text)
         # Slack: the recipient is required in channels, where only they see the text grow.
         recipient = {} if self._is_direct else {"recipient_user_id": self._user, "recipient_team_id": self._user_team}
@@ -320,7 +308,7 @@ class StreamSurface(SlackSurface):
         self._stream_positions[ts] = piece.position
         ends_at = event_loop.now() + self._policy.seconds
         return self._release_unneeded_edit(
-            ReplyStream(ts, piece.position, ends_at, text=text, card=card, size=_chunk_bytes(chunks))
+            ReplyStream(ts, piece.position, ends_at, text=text, cards=cards, size=_chunk_bytes(chunks))
         )
 
     async def _find_started(self, position: int) -> str:
@@ -353,9 +341,9 @@ class StreamSurface(SlackSurface):
             await self._stop_stream(stream.ts)
             if continues or not piece.is_complete:  # else only the end of the text moved to the next message
                 self._stop_streaming()
-        elif not stream.card.is_placeholder:
+        elif stream.cards.update(piece.plan, is_silent=False)[0].is_final:
             self._shown[message_id] = piece.content
-        else:  # the text is complete: the removal of the placeholder may wait for other replies
+        else:  # the text is complete: the edit that removes the cards may wait for other replies
             piece = _as_progress(piece)
         return await super()._edit_planned(
             message_id, piece if piece.plan.priority in FINAL_PRIORITIES else _as_progress(piece)
@@ -370,7 +358,7 @@ class StreamSurface(SlackSurface):
         """
         new = _settled_text(piece)[len(stream.text) :]
         is_silent = not (stream.text or new)
-        card, chunks = stream.card.with_status(piece.plan.status, piece.plan.elapsed, is_silent=is_silent)
+        cards, chunks = stream.cards.update(piece.plan, is_silent=is_silent)
         chunks += _text_chunks(new)
         if not stream.can_send(chunks):
             return None
@@ -388,7 +376,7 @@ class StreamSurface(SlackSurface):
         except TransientError as failure:  # the outcome is unknown, except after a rate limit
             return None if failure.retry_after is None else EditOutcome.DROPPED
         size = stream.size + _chunk_bytes(chunks)
-        self._stream = self._release_unneeded_edit(replace(stream, text=stream.text + new, card=card, size=size))
+        self._stream = self._release_unneeded_edit(replace(stream, text=stream.text + new, cards=cards, size=size))
         return EditOutcome.DONE
 
     async def _finish(self, stream: ReplyStream, piece: PlannedMessage) -> bool:
@@ -399,7 +387,8 @@ class StreamSurface(SlackSurface):
                 No call is made if the rest exceeds the stream's limits of size and time.
         """
         priority = piece.plan.priority if piece.plan.priority in FINAL_PRIORITIES else Priority.PROGRESS
-        rest = [*stream.card.completion(), *_text_chunks(piece.chunk.text[len(stream.text) :])]
+        _, cards = stream.cards.update(piece.plan, is_silent=False)
+        rest = [*cards, *_text_chunks(piece.chunk.text[len(stream.text) :])]
         if not stream.can_send(rest):
             return False
         if not self.use_slot(self._stop_limiter):

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from channels.base import ToolCallState
 from channels.discord.replies.surface import LIMITS as DISCORD
 from channels.discord.text import utf16_size
 from channels.i18n import messages as words
 from channels.replies.tool_status import ToolStatus, render_call
-from core.agents.events import StreamEvent
+from core.agents.events import StreamEvent, StreamEventType
 
 
 def create_tool_start(tool: str = "look_up", line: str = "", call: str = "c1", **arguments: Any) -> StreamEvent:
@@ -57,11 +58,29 @@ def test_each_builtin_tool_has_a_status_in_each_language() -> None:
     )
 
 
+def end_call(event: StreamEvent, type_: StreamEventType = "tool_end") -> StreamEvent:
+    return StreamEvent(type_, tool=event.tool, call_id=event.call_id)
+
+
 def test_the_newest_running_tool_is_shown() -> None:
     tools = ToolStatus()
     first, second = create_tool_start("one", call="1"), create_tool_start("two", call="2")
-    assert tools.start(first, words.ENGLISH) == "_Using one…_"
-    assert tools.start(second, words.ENGLISH) == "_Using two…_"
-    assert tools.end(second) == "_Using one…_"
-    assert tools.end(second) == "_Using one…_"
-    assert tools.end(first) == ""
+    lines = list[str]()
+    for event in (first, second, end_call(second), end_call(second), end_call(first)):
+        tools.update(event, words.ENGLISH)
+        lines.append(tools.line)
+    assert lines == ["_Using one…_", "_Using two…_", "_Using one…_", "_Using one…_", ""]
+    assert [call.state for call in tools.calls] == [ToolCallState.DONE] * 2
+
+
+def test_each_call_has_the_state_of_its_end() -> None:
+    tools = ToolStatus()
+    failed, waiting, done, denied = (create_tool_start(call=str(number)) for number in range(4))
+    for event in (failed, waiting, done, end_call(failed, "error"), end_call(failed), end_call(waiting, "tool_wait")):
+        tools.update(event, words.ENGLISH)
+    assert tools.line == "_Using look up…_"
+    for event in (end_call(done), end_call(denied, "error"), end_call(denied)):
+        tools.update(event, words.ENGLISH)
+    assert tools.line == ""
+    states = [ToolCallState.FAILED, ToolCallState.WAITING, ToolCallState.DONE, ToolCallState.FAILED]
+    assert [call.state for call in tools.calls] == states

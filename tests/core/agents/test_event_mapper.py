@@ -88,6 +88,14 @@ def test_a_truncated_answer_with_an_error_code_gets_a_note() -> None:
     assert map_events(final("Once upon").model_copy(update=cut))[-1].text == f"Once upon\n\n{CUT_OFF_NOTE}"
 
 
+def test_an_error_of_an_mcp_server_is_an_error_of_the_call() -> None:
+    result = {"content": [{"type": "text", "text": "no such page"}], "isError": True}
+    answer = types.Part(function_response=types.FunctionResponse(id="c1", name="look", response=result))
+    error, end, _ = map_events(Event(author="bot", content=types.Content(role="user", parts=[answer])))
+    assert (error.type, error.call_id, end.type) == ("error", "c1", "tool_end")
+    assert "no such page" in str(error.error)
+
+
 def test_a_blocked_answer_is_an_error_of_its_own_kind() -> None:
     [event] = map_events(Event(author="teller", error_code="SAFETY"))
     assert isinstance(event.error, ContentBlockedError)

@@ -1,26 +1,29 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.adk.tools.function_tool import FunctionTool
 from hypothesis import given
 from hypothesis import strategies as st
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.base import Chunk, Plan, Priority
+from channels.base import Chunk, Plan, Priority, ShownToolCall, ToolCallState
+from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH, PLACEHOLDER
 from channels.replies.chunk_planner import ChunkPlanner
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3
 from channels.slack.replies.reactions import make_queued_reactions
-from channels.slack.replies.streaming import MAX_STREAM_BYTES, StatusCard, StreamPolicy, StreamSurface
+from channels.slack.replies.streaming import MAX_STREAM_BYTES, StreamPolicy, StreamSurface, TaskCards
 from channels.slack.replies.surface import LIMITS, SlackSurface
 from channels.slack.settings import Streaming
-from chatrig.models import Say
+from chatrig.models import CallTool, Pause, Say
 from chatrig.slack import SlackMessage, SlackSimulator
+from tests.channels.platforms import SlackChat
 from tests.channels.slack.conftest import run_bot
 
 STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
@@ -72,6 +75,7 @@ class StreamedReply:
             self.api, make_queued_reactions(self.api), self.address, turn_id, streams
         )
         self.known: list[str] = []
+        self.tool_calls: list[ShownToolCall] = []
 
     def restart(self) -> None:
         """Replace the reply surface by a new one, as a restarted process does."""
@@ -81,7 +85,11 @@ class StreamedReply:
         async def record(position: int, ts: str) -> None:
             self.known[position:] = [ts, *self.known[position + 1 :]]
 
-        plan = create_plan(text, priority, **status)
+        line = status.get("status", "")
+        if not (self.tool_calls and self.tool_calls[-1].line == line):
+            self.tool_calls = [replace(call, state=ToolCallState.DONE) for call in self.tool_calls]
+            self.tool_calls += [ShownToolCall(line)] if line else []
+        plan = replace(create_plan(text, priority, **status), tool_calls=self.tool_calls)
         is_last = priority is Priority.FINAL
         assert is_last or self.surface.try_open()
         since = asyncio.get_running_loop().time()
@@ -561,15 +569,78 @@ async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSimulator, 
         assert answer.stream.recipient == slack.people["ada"].id
 
 
+@pytest.mark.parametrize("decision", [words.APPROVE, words.DENY])
+async def test_a_call_that_waits_or_was_denied_has_no_check_mark(
+    slack: SlackSimulator, tmp_path: Path, decision: str
+) -> None:
+    tools = [FunctionTool(refund, require_confirmation=True)]
+    script = [CallTool("refund", {})], [Pause(0.3), Say("So be it.")]
+    async with run_bot(slack, tmp_path, *script, streaming="native", core={"tools": tools}) as bot:
+        chat = SlackChat(bot, "general")
+        await chat.say("refund please")
+        await chat.simulator.wait_for(lambda: any(words.DENY in message.buttons for message in chat.list_replies()))
+        await bot.wait_for_turns(1)
+        seen = [task.status for version in chat.list_replies()[0].versions for task in version.tasks]
+        assert set(seen) <= {"in_progress", "pending"}
+        assert chat.list_replies()[0].tasks == ()
+        await chat.press(decision)
+        await bot.wait_for_turns(2)
+        answer = chat.list_replies()[-1]
+        status = "complete" if decision == words.APPROVE else "error"
+        assert (answer.text, [(task.title, task.status) for task in answer.tasks]) == (
+            "So be it.",
+            [("Using refund", status)],
+        )
+
+
+async def test_a_call_that_failed_has_no_check_mark(slack: SlackSimulator, tmp_path: Path) -> None:
+    script = [CallTool("fail", {}, id="a"), CallTool("refund", {}, id="b")], [Pause(0.3), Say("So be it.")]
+    async with run_bot(slack, tmp_path, *script, streaming="native", core={"tools": [fail, refund]}) as bot:
+        chat = SlackChat(bot, "general")
+        await chat.say("go")
+        await bot.wait_for_turns(1)
+        tasks = [(task.title, task.status) for task in chat.list_replies()[0].tasks]
+        assert tasks == [("Using fail", "error"), ("Using refund", "complete")]
+
+
+def refund() -> str:
+    """Refund."""
+    return "ok"
+
+
+def fail() -> str:
+    """Fail."""
+    raise ValueError("broken")
+
+
+def list_cards(chunks: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    return [(chunk["id"], chunk["title"], chunk["status"]) for chunk in chunks]
+
+
 def test_the_card_of_the_placeholder_becomes_the_card_of_the_first_tool() -> None:
-    card, chunks = StatusCard().with_status("", "", is_silent=True)
-    card, renamed = card.with_status(ENGLISH.format_tool("search"), "", is_silent=True)
-    card, ended = card.with_status("", "", is_silent=True)
-    assert [(chunk["id"], chunk["title"], chunk["status"]) for chunk in [*chunks, *renamed, *ended]] == [
-        ("1", "…", "in_progress"),
-        ("1", "Using search…", "in_progress"),
-        ("1", "Using search", "complete"),
-    ]
+    plan, line = create_plan("", Priority.PROGRESS), ENGLISH.format_tool("search")
+    cards, chunks = TaskCards().update(plan, is_silent=True)
+    assert list_cards(chunks) == [("1", "…", "in_progress")]
+    cards, chunks = cards.update(replace(plan, tool_calls=[ShownToolCall(line)]), is_silent=True)
+    assert list_cards(chunks) == [("1", "Using search…", "in_progress")]
+    cards, chunks = cards.update(replace(plan, tool_calls=[ShownToolCall(line, ToolCallState.DONE)]), is_silent=True)
+    assert list_cards(chunks) == [("1", "Using search", "complete")]
+    assert cards.is_final
+    assert not cards.is_placeholder
+
+
+def test_each_call_has_a_card_that_is_complete_only_at_its_end() -> None:
+    calls = [ShownToolCall(ENGLISH.format_tool(name)) for name in ("a", "b")]
+    plan = create_plan("", Priority.PROGRESS)
+    cards, _ = TaskCards().update(replace(plan, tool_calls=calls), is_silent=True)
+    calls[0] = replace(calls[0], state=ToolCallState.FAILED)
+    cards, chunks = cards.update(replace(plan, tool_calls=calls), is_silent=True)
+    assert list_cards(chunks) == [("1", "Using a", "error")]
+    assert not cards.is_final
+    calls[1] = replace(calls[1], state=ToolCallState.WAITING)
+    cards, chunks = cards.update(replace(plan, tool_calls=calls), is_silent=True)
+    assert list_cards(chunks) == [("2", "Using b", "pending")]
+    assert not cards.is_final
 
 
 def test_a_stream_is_stopped_before_slack_ends_it() -> None:
