@@ -281,19 +281,6 @@ class DiscordApi:
         send = partial(self._get_partial_message(channel, message).remove_reaction, emoji, self.bot_user)
         await self.call("unreact", send, self.get_limiter(("react", channel), REACTION_WINDOW))
 
-    async def show_typing(self, channel: int) -> None:
-        """Show in a channel that the bot is typing; do nothing if over the rate limit.
-
-        Discord shows it for ten seconds, or until the bot's next message.
-
-        Raises:
-            TransientError: the call failed for a temporary reason, and is not retried.
-            RefusedError: Discord refuses the call.
-        """
-        send = partial(self._client.http.send_typing, channel)
-        limiter = self.get_limiter(("typing", channel), MESSAGE_WINDOW)
-        await self.call("type", send, limiter, priority=Priority.STREAM_UPDATE)
-
     async def unarchive_thread(self, thread: int) -> None:
         """Unarchive a thread. Discord: a new message does so too, an edit does not."""
         send = partial(self._client.http.edit_channel, thread, archived=False)

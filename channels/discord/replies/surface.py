@@ -1,13 +1,10 @@
 """Surface of replies in a Discord channel, thread or direct message."""
 
-import asyncio
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -36,7 +33,6 @@ from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
 from channels.replies.tool_status import LINE_SIZE
 from core.concurrency import event_loop
-from core.concurrency.tasks import run_every
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -47,8 +43,6 @@ T = TypeVar("T")
 #: to this limit. The reserve is for the longest status line of a tool, and the time since the last output.
 LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=LINE_SIZE + 20, dialect=DiscordMarkdown())
 
-#: Seconds between two calls that show that the bot types, which Discord shows for ten.
-TYPING_SECONDS = 8.0
 
 #: Discord's codes for a deleted message, and for a deleted channel.
 DELETED_CODES = {"10008", "10003"}
@@ -122,7 +116,6 @@ class DiscordSurface(DiscordMessageSurface):
         self._uses_references = not self._side_name
         self._nonce_prefix = uuid4().hex  # unique: Discord knows the nonces of deleted messages
         self._post_count = 0
-        self._typing: asyncio.Task[None] | None = None
         self._first_controls: Sequence[Button] | None = None  # the buttons of the first attempt at a post
 
     @property
@@ -188,31 +181,6 @@ class DiscordSurface(DiscordMessageSurface):
         except SurfaceError as error:  # the author may accept no direct messages
             log.warning("the author cannot be told why there is no reply: %s", error)
 
-    @contextmanager
-    def track_reply(self) -> Iterator[None]:
-        try:
-            with super().track_reply():
-                yield
-        finally:
-            if self._typing is not None:  # the reply was abandoned before its first text
-                self._typing.cancel()
-
-    async def _show_typing_until_text(self, plan: Plan) -> None:
-        """Show that the bot is typing if a growing plan has no text yet; else stop it.
-
-        A background task repeats the call to Discord every `TYPING_SECONDS`; this function does not wait for it. A
-        message beside a reply, such as an approval, shows no typing.
-        """
-        if plan.is_growing and not plan.chunks[-1].end and not self._side_name:
-            if self._typing is None:
-                show = partial(self._api.show_typing, self._channel)
-                typing = run_every(TYPING_SECONDS, show, failure="the bot cannot show that it types")
-                self._typing = asyncio.create_task(typing, name="typing")
-        elif self._typing is not None:
-            self._typing.cancel()
-            await asyncio.wait([self._typing])
-            self._typing = None
-
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """Show a plan: see `Surface.show`. Also notify the author when a long reply ends.
 
@@ -226,7 +194,6 @@ class DiscordSurface(DiscordMessageSurface):
         except RefusedError as refusal:
             await self._explain_refusal(refusal)
             raise
-        await self._show_typing_until_text(plan)
         if is_shown and plan.priority in FINAL_PRIORITIES and event_loop.now() >= self._notify_at:
             self._notify_at = math.inf
             prompt_id = self._prompt_id if self._is_prompt_in_channel else None

@@ -396,3 +396,11 @@ async def test_a_failing_queued_reaction_delays_nothing(reply: DiscordSurfaceRep
     await reply.surface.remove_queued_reaction()
     await reply.queued_reactions.drain(1)
     assert not reply.question.reactions
+
+
+async def test_no_typing_indicator_is_left_below_an_answer(server: DiscordSimulator, tmp_path: Path) -> None:
+    async with run_bot(server, tmp_path, [Pause(0.3), Say("Done.")]) as bot:
+        question = await bot.mention_bot("ada", "general", "go")
+        await bot.wait_for_replies(question, "Done.")
+        # Discord ends the indicator with a new message, not with the edit that brings the answer
+        assert not [call.route for call in server.calls if call.route.endswith("/typing")]
