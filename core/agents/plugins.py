@@ -29,7 +29,13 @@ from core.models.adapter import ModelAdapter
 from core.models.messages import convert_messages, find_parameter_schema, list_tools, parameter_schema
 from core.models.selection import AgentRunConfig
 from core.models.tokens import estimate_media_tokens, estimate_text_tokens
-from core.models.tool_calls import MALFORMED_CALL_PREFIX, format_value, refuse_malformed_arguments, unique_id
+from core.models.tool_calls import (
+    MALFORMED_CALL_PREFIX,
+    explain_malformed_call,
+    format_value,
+    refuse_malformed_arguments,
+    unique_id,
+)
 from core.secret_redaction import RunSecrets, get_run_secrets, redact_secret_formats
 from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
@@ -233,6 +239,8 @@ class GuardPlugin(BasePlugin):
         """
         if not isinstance(error, Exception):  # ADK passes cancellations too, and raises them anyway
             return None
+        if tool.name.startswith(MALFORMED_CALL_PREFIX):
+            return {"error": explain_malformed_call(tool.name, tool_args)}
         if tool.name.startswith(FORGED_CALL_PREFIX):
             log.warning("a model imitated a call that only ADK may make: %s", tool.name)
             return {"error": f"{tool.name.removeprefix(FORGED_CALL_PREFIX)} is not a tool with these arguments"}

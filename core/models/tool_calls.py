@@ -10,7 +10,7 @@ provider is left out of the request. Gemini's signatures have no prefix: ADK's o
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
@@ -37,6 +37,9 @@ MAX_INTEGER_BITS = 14_284
 
 #: The most characters of a malformed call's arguments that the model and the history get.
 _MAX_MALFORMED_CHARACTERS = 10_000
+
+#: Start of the arguments of a malformed call that was over a limit; the reason follows.
+_REFUSED = "(refused: "
 
 _MARK = b"parley:"
 
@@ -160,7 +163,23 @@ def refuse_malformed_arguments(call: types.FunctionCall) -> None:
         check_json(call.args or {})
     except JsonLimitError as error:
         call.name = f"{MALFORMED_CALL_PREFIX}{call.name or ''}"
-        call.args = {"arguments": f"(refused: {error})"}
+        call.args = {"arguments": f"{_REFUSED}{error})"}
+
+
+def explain_malformed_call(call_name: str, arguments: Mapping[str, Any]) -> str:
+    """Return the error for the model about a malformed call, with the fault of its arguments: see `parse_call`."""
+    tool, text = call_name.removeprefix(MALFORMED_CALL_PREFIX), str(arguments.get("arguments", ""))
+    if text.startswith(_REFUSED):
+        fault = text.removeprefix(_REFUSED).removesuffix(")")
+    else:
+        try:
+            parse_json(text)
+            fault = "it is no JSON object"
+        except json.JSONDecodeError as error:
+            fault = f"{error.msg} at character {error.pos}"
+        except ValueError as error:
+            fault = str(error)
+    return f"{tool} was not called: its arguments are no valid JSON object ({fault}). Call it again with valid JSON."
 
 
 def mark_signature(signature: bytes | None, provider: str) -> bytes | None:

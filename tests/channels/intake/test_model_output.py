@@ -130,3 +130,29 @@ async def test_an_anthropic_server_gets_unsigned_thinking_back(
         await wait_for_answer(chat, ANSWER)
         await chat.say("look again")
         await wait_for_answer(chat, ANSWER, ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("raw", "fault"),
+    [
+        ('{"n": ', "Expecting value at character 6"),
+        ("[1]", "no JSON object"),
+        ('{"n": ' + "[" * 200 + "]" * 200 + "}", "levels of nesting"),
+        ('{"n": NaN}', "NaN"),
+    ],
+)
+async def test_a_model_is_told_what_is_wrong_with_its_json(
+    simulator: Any, tmp_path: Path, raw: str, fault: str
+) -> None:
+    received = list[Any]()
+
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
+        received.extend(result.content for result in request.tool_results)
+        return ANSWER if received else CallTool("look", {}, id="c1", raw=raw)
+
+    async with run_conversation(simulator, tmp_path, answer, core={"tools": [look]}) as chat:
+        await chat.say("look")
+        await wait_for_answer(chat, ANSWER)
+    [result] = received
+    assert "look was not called: its arguments are no valid JSON object" in str(result)
+    assert fault in str(result)
