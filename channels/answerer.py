@@ -51,7 +51,7 @@ from core.errors import (
     is_permanent_store_error,
 )
 from core.inbox_message import InboxMessage, storable_text
-from core.secret_redaction import format_error
+from core.secret_redaction import describe_failure, format_error
 from core.store.turn_states import EndState
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
@@ -496,7 +496,8 @@ class Answerer:
 
     async def _fail(self, turn: Turn, reply: Reply, error: Exception) -> None:
         """Log an error, show the user a sentence about it, and end the turn as failed."""
-        log.log(log_level(error), "turn %s failed: %s", turn.id, format_error(error))
+        line, details = describe_failure(error)
+        log.log(log_level(error), "turn %s failed: %s", turn.id, line, extra=details)
         sentence = await self._error_messages.describe(error, turn, reply.say)
         await self._close_with_message(turn, reply, sentence, "failed", error_summary(error))
 

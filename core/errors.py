@@ -12,6 +12,8 @@
     ├── ToolError                a tool is declared or configured wrongly
     ├── ChatError                a tool cannot react or post in the conversation
     ├── QuestionSchemaError      ADK refuses the schema of an agent's question
+    ├── InstructionError         an agent's instruction names an unknown variable
+    ├── OutputSchemaError        an answer does not fit the agent's output_schema
     ├── StepLimitError           the run reached its limit of model calls
     ├── SpendingLimitError       a spending limit of today is reached
     │   ├── UserSpendingLimitError
@@ -153,6 +155,14 @@ class QuestionSchemaError(ParleyError):
     """
 
     public = "The agent asked a question that I can't show. Please tell the operator."
+
+
+class InstructionError(ParleyError):
+    """A run failed: an agent's instruction names a variable or a file that the session does not have."""
+
+
+class OutputSchemaError(ParleyError):
+    """A run failed: the answer of a model does not fit the `output_schema` of its agent."""
 
 
 class StepLimitError(ParleyError):

@@ -370,3 +370,15 @@ def format_error(error: BaseException) -> str:
         cause = f" (from {type(error.__cause__).__name__})" if error.__cause__ else ""
         return f"{type(error).__name__}: {error}{cause}"
     return "".join([f"{type(error).__name__}, raised at\n", *traceback.format_tb(error.__traceback__)]).rstrip()
+
+
+def describe_failure(error: BaseException) -> tuple[str, dict[str, str]]:
+    """Return an exception as a line for the log, and the attributes of the log record.
+
+    For a `ParleyError`, the line is that of `format_error`. For any other exception, it is the type and the text, and
+    the attribute `details` has the traceback, with the causes. Secrets are redacted in both.
+    """
+    if isinstance(error, ParleyError):
+        return format_error(error), {}
+    line = "".join(traceback.format_exception_only(error)).strip()
+    return redact_secrets(line), {"details": redact_secrets("".join(traceback.format_exception(error))).rstrip()}

@@ -41,6 +41,8 @@ ADVICE: Mapping[str, str] = {
     "ProviderError": "the model could not answer: see the log lines of the turn",
     "ContentBlockedError": "the provider's safety filter blocked the answer: nothing to fix here",
     "QuestionSchemaError": "ADK refuses the schema of an agent's question: the log lines of the turn name the place",
+    "InstructionError": "an agent's instruction names an unknown variable: `parley why ID` names it, with the remedy",
+    "OutputSchemaError": "a model's answer does not fit the output_schema of its agent: `parley why ID` names both",
     "StepLimitError": "the agent reached its step limit: `parley why ID` shows its tool calls",
     "SurfaceError": "the platform refuses the reply: check that the bot is a member there and may write",
     "RefusedError": "the platform refuses the reply: check that the bot is a member there and may write",

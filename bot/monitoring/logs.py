@@ -45,8 +45,8 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u206
 class RedactingFormatter(logging.Formatter):
     """Formatter of a log entry as one line that ends in the ids of the current turn.
 
-    A traceback follows on indented lines. Secrets in both are redacted. Control characters are escaped, so that
-    text from outside cannot begin a line or control a terminal.
+    A traceback follows on indented lines, and so does the record's attribute `details`. Secrets in all are redacted.
+    Control characters are escaped, so that text from outside cannot begin a line or control a terminal.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
@@ -57,7 +57,7 @@ class RedactingFormatter(logging.Formatter):
         line = copy.copy(record)
         line.exc_info = line.exc_text = line.stack_info = None
         below = [self.formatException(record.exc_info)] if record.exc_info else []
-        below += [record.stack_info] if record.stack_info else []
+        below += [text for text in (record.stack_info, getattr(record, "details", "")) if text]
         lines = [line_ for text in below for line_ in _redact(text).split("\n")]
         return "\n  ".join(_CONTROLS.sub(_escape, each) for each in (_redact(super().format(line)), *lines))
 
@@ -66,7 +66,7 @@ class RedactingJsonFormatter(JsonFormatter):
     """Formatter of a log entry as one line with a JSON object.
 
     Its keys are `time` (UTC), `level`, `logger` and `message`; `turn` and `session` while a turn runs, `trace` within a
-    trace, and `exc_info` for an exception. Secrets are redacted before JSON's escapes could hide them.
+    trace, `exc_info` for an exception, and `details` for that of a failed turn. Secrets are redacted before JSON's escapes could hide them.
     """
 
     def __init__(self) -> None:

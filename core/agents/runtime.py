@@ -30,16 +30,10 @@ from opentelemetry import trace
 
 from core.agents.event_mapper import EventMapper
 from core.agents.events import StreamEvent
+from core.agents.failures import explain_failure
 from core.agents.loader import BUILTIN_PROGRESS_TEXTS, get_progress_texts, has_memory_tool, list_llm_agents
 from core.agents.runner import ResumableRunner, RunCorrectedError
-from core.errors import (
-    ParleyError,
-    ProviderError,
-    QuestionSchemaError,
-    SessionResetError,
-    StepLimitError,
-    TurnLostError,
-)
+from core.errors import ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.provider import DEFAULT_FILES, SupportedFiles
@@ -57,7 +51,6 @@ from core.tools.adk_requests import (
     add_answer_secrets,
     find_approved_calls,
     find_events_after_response,
-    is_schema_refusal,
     to_contents,
 )
 from core.tools.chat import ChatContext, set_current_chat
@@ -365,7 +358,7 @@ class AgentRuntime:
             limit.__cause__ = error
             yield StreamEvent("error", error=limit, calls=request.meter.calls, usage=request.meter.usage)
         except Exception as error:
-            yield StreamEvent("error", error=_unwrap_error(error), calls=request.meter.calls, usage=request.meter.usage)
+            yield StreamEvent("error", error=explain_failure(error), calls=request.meter.calls, usage=request.meter.usage)
 
     def _bind_runner(self, request: RunRequest, secrets: RunSecrets) -> ResumableRunner:
         """Return a copy of the runner whose services write for one run.
@@ -455,26 +448,6 @@ async def _run_messages(
                     yield event
     finally:
         meter.end_external_calls()
-
-
-def _unwrap_error(error: Exception) -> Exception:
-    """Return the `ParleyError` among an error and its causes, else the error itself.
-
-    ADK's refusal of a question's `response_schema` becomes a `QuestionSchemaError`.
-    """
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ParleyError):
-            return cause
-        cause = cause.__cause__
-    if not is_schema_refusal(error):
-        return error
-    refusal = QuestionSchemaError(
-        "ADK refuses the response_schema of a question: give a Python type, or a JSON Schema as a dict in which each "
-        '`type` is one name, and an optional one is {"anyOf": [{"type": "string"}, {"type": "null"}]}'
-    )
-    refusal.__cause__ = error
-    return refusal
 
 
 def _walk_sub_agent_names(agent: Any) -> Iterator[str]:

@@ -11,7 +11,7 @@ from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
 from core.errors import StoreError, TurnLostError
 from core.observability.tracing import trace_turn
-from core.secret_redaction import format_error
+from core.secret_redaction import describe_failure, format_error
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 
@@ -239,7 +239,8 @@ class Worker:
             except TurnLostError:
                 log.warning("turn %s belongs to another worker", turn.id)
             except Exception as error:
-                log.error("turn %s failed: %s", turn.id, format_error(error))
+                line, details = describe_failure(error)
+                log.error("turn %s failed: %s", turn.id, line, extra=details)
                 await self._back_off(turn)
         except asyncio.CancelledError as stop:
             log.info("turn %s was cancelled", turn.id)
