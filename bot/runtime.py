@@ -10,7 +10,7 @@ from itertools import chain
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
-from bot.agents import AgentSet, find_unusable_tools, make_agents, make_model_registry, select_summary_model
+from bot.agents import AgentSet, find_instruction_faults, find_unusable_tools, make_agents, make_model_registry, select_summary_model
 from bot.settings import LOCAL_MODEL, Settings
 from bot.simulator.process import INSPECTOR_VARIABLE
 from core.agents.runtime import AgentRuntime, warm_up
@@ -81,8 +81,9 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     )
     if LOCAL_MODEL in registry.handles:
         log.warning("%s is a tiny model for trying the bot: it is often wrong", LOCAL_MODEL)
-    for line in chain.from_iterable(map(find_unusable_tools, agent_set.apps.values())):
-        log.warning("%s", line)
+    for app in agent_set.apps.values():
+        for line in (*find_unusable_tools(app), *chain.from_iterable(await find_instruction_faults(app))):
+            log.warning("%s", line)
     counter = TokenCounter(settings.vocabulary_dir)
     runtimes = {
         name: _make_runtime(app, agent_set, database, counter, settings) for name, app in agent_set.apps.items()

@@ -9,7 +9,7 @@ from google.adk.sessions import InMemorySessionService
 
 from bot import output as tables
 from bot import settings as configuration
-from bot.agents import find_unusable_tools, make_agents, make_model_registry
+from bot.agents import find_instruction_faults, find_unusable_tools, make_agents, make_model_registry
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.probes import CheckResult, CheckVerdict, make_success, to_failures
@@ -113,7 +113,9 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
                 faults.append(f"{_find_model_setting(name, registry)}={name}: {error}")
         for app in apps.values():
             findings += make_success(_describe_agent(app))
-            findings += [CheckResult(CheckVerdict.NOTE, line) for line in find_unusable_tools(app)]
+            unset, warnings = await find_instruction_faults(app)
+            faults += unset
+            findings += [CheckResult(CheckVerdict.NOTE, line) for line in (*find_unusable_tools(app), *warnings)]
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
                     findings.append(await _check_mcp_server(server))

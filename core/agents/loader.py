@@ -149,15 +149,20 @@ def _resolve_models(agent: str, app: App) -> None:
 
 
 def list_llm_agents(app: App) -> Iterator[LlmAgent]:
-    """Yield the `LlmAgent`s of an app, which call models, each once, the root first.
+    """Yield the `LlmAgent`s of an app, which call models, each once, the root first."""
+    return (node for node in list_nodes(app) if isinstance(node, LlmAgent))
+
+
+def list_nodes(app: App) -> Iterator[BaseNode]:
+    """Yield the agents and the other nodes of an app, each once, the root first.
 
     Sub-agents, nodes of workflows and agents that are tools are among them.
     """
-    return _walk_llm_agents(app.root_agent, set())
+    return _walk_nodes(app.root_agent, set())
 
 
-def _walk_llm_agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
-    """Yield the `LlmAgent`s of a node and of the nodes below it, each once.
+def _walk_nodes(node: object, seen: set[int]) -> Iterator[BaseNode]:
+    """Yield a node and the nodes below it, each once.
 
     Args:
         seen: the `id()` of the nodes already yielded, which are added to it.
@@ -165,12 +170,12 @@ def _walk_llm_agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
     if not isinstance(node, BaseNode) or id(node) in seen:
         return
     seen.add(id(node))
+    yield node
     if isinstance(node, LlmAgent):
-        yield node
         for tool in node.tools:
-            yield from _walk_llm_agents(tool.agent if isinstance(tool, AgentTool) else tool, seen)
+            yield from _walk_nodes(tool.agent if isinstance(tool, AgentTool) else tool, seen)
     for child in node._iter_static_children():  # ADK: no public attribute has the children of every kind of node
-        yield from _walk_llm_agents(child, seen)
+        yield from _walk_nodes(child, seen)
 
 
 def _describe_error(error: BaseException, agent: str) -> str:
