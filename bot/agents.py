@@ -16,7 +16,6 @@ from bot.settings import Settings
 from bot.settings.parsing import read_utf8
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
-from core.agents.instructions import find_unknown_variables
 from core.agents.loader import list_llm_agents as agents_in
 from core.agents.loader import load_app
 from core.errors import SettingsError, ToolError
@@ -209,24 +208,6 @@ def find_unusable_tools(app: App) -> list[str]:
             tools = ", ".join(filter(None, names))
             lines.append(f"{model} cannot call tools: {agent.name} never uses {tools}; set MODEL to one that can")
     return lines
-
-
-async def find_instruction_faults(app: App) -> tuple[list[str], list[str]]:
-    """Return lines about the unknown variables in the instructions of an app's agents.
-
-    Returns:
-        A line for each variable that nothing sets, so that each answer fails. Then a line for each one that code of the
-        app may set: a callback, a tool or a plugin.
-    """
-    faults, warnings = list[str](), list[str]()
-    for unknown in await find_unknown_variables(app):
-        name = f"the instruction of the agent {unknown.agent} has {{{unknown.name}}}"
-        hint = f"write {{{unknown.name}?}} if it may be missing, or make the instruction a function if the braces are text"
-        if unknown.may_be_set:
-            warnings.append(f"{name}: answers fail until a callback, a tool or a plugin sets it; {hint}")
-        else:
-            faults.append(f"{name}, which nothing sets, so its answers fail: {hint}")
-    return faults, warnings
 
 
 def list_selectable_models(app: App, registry: ModelRegistry) -> tuple[str, ...]:

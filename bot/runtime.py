@@ -5,14 +5,20 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from itertools import chain
 
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
-from bot.agents import AgentSet, find_instruction_faults, find_unusable_tools, make_agents, make_model_registry, select_summary_model
+from bot.agents import (
+    AgentSet,
+    find_unusable_tools,
+    make_agents,
+    make_model_registry,
+    select_summary_model,
+)
 from bot.settings import LOCAL_MODEL, Settings
 from bot.simulator.process import INSPECTOR_VARIABLE
+from core.agents.instructions import find_unknown_variables
 from core.agents.runtime import AgentRuntime, warm_up
 from core.concurrency.retry import retry_store
 from core.errors import SettingsError
@@ -82,7 +88,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     if LOCAL_MODEL in registry.handles:
         log.warning("%s is a tiny model for trying the bot: it is often wrong", LOCAL_MODEL)
     for app in agent_set.apps.values():
-        for line in (*find_unusable_tools(app), *chain.from_iterable(await find_instruction_faults(app))):
+        for line in (*find_unusable_tools(app), *await find_unknown_variables(app)):
             log.warning("%s", line)
     counter = TokenCounter(settings.vocabulary_dir)
     runtimes = {

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bot import output as tables
+from bot.monitoring.diagnostics import get_advice
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport
 from core.usage.meter import ModelCall
@@ -16,6 +17,7 @@ def print_report(report: TurnReport) -> None:
         "turn": report.id,
         "state": f"{report.state}{f' ({report.cancel})' if report.cancel else ''}",
         "error": report.error,
+        "remedy": get_advice(report.error) if report.state == "failed" and report.error else None,
         "kind": f"{report.kind}{f' of {report.parent}' if report.parent else ''}",
         "session": f"{report.session}, generation {report.generation}{' (reset since)' * report.is_reset}",
         "author": ", ".join(list_authors(report)),

@@ -41,8 +41,8 @@ ADVICE: Mapping[str, str] = {
     "ProviderError": "the model could not answer: see the log lines of the turn",
     "ContentBlockedError": "the provider's safety filter blocked the answer: nothing to fix here",
     "QuestionSchemaError": "ADK refuses the schema of an agent's question: the log lines of the turn name the place",
-    "InstructionError": "an agent's instruction names an unknown variable: `parley why ID` names it, with the remedy",
-    "OutputSchemaError": "a model's answer does not fit the output_schema of its agent: `parley why ID` names both",
+    "InstructionError": "an agent's instruction has an unknown variable: the error in `parley why ID` names both",
+    "OutputSchemaError": "an answer does not fit its agent's output_schema: the error in `parley why ID` names both",
     "StepLimitError": "the agent reached its step limit: `parley why ID` shows its tool calls",
     "SurfaceError": "the platform refuses the reply: check that the bot is a member there and may write",
     "RefusedError": "the platform refuses the reply: check that the bot is a member there and may write",
@@ -52,6 +52,11 @@ ADVICE: Mapping[str, str] = {
     "time limit": "the turn took longer than TURN_TIMEOUT_SECONDS: `parley why ID` shows where the time went",
 }
 _DEFAULT_ADVICE = "see the log lines of the turn"
+
+
+def get_advice(error: str) -> str:
+    """Return the remedy for the error of a failed turn, as it is stored with the turn."""
+    return ADVICE.get(error.partition(":")[0], _DEFAULT_ADVICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ def find_problems(
             yield Diagnosis("disconnected", channel.name, line, "see the platform's status page and the log")
     for failure in overview.failures:
         line = f"{failure.count} turns failed in the last hour with {failure.cause}; the newest is {failure.newest}"
-        yield Diagnosis("failing", failure.newest, line, ADVICE.get(failure.cause, _DEFAULT_ADVICE))
+        yield Diagnosis("failing", failure.newest, line, get_advice(failure.cause))
     for limit in limits:
         setting, by = _SPENDING_SETTINGS[limit.kind]
         reached = "is reached" if limit.spent >= limit.limit else "is nearly reached"

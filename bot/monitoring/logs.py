@@ -66,7 +66,8 @@ class RedactingJsonFormatter(JsonFormatter):
     """Formatter of a log entry as one line with a JSON object.
 
     Its keys are `time` (UTC), `level`, `logger` and `message`; `turn` and `session` while a turn runs, `trace` within a
-    trace, `exc_info` for an exception, and `details` for that of a failed turn. Secrets are redacted before JSON's escapes could hide them.
+    trace, `exc_info` for an exception, and `details` for that of a failed turn. Secrets are redacted before JSON's
+    escapes could hide them.
     """
 
     def __init__(self) -> None:

@@ -9,12 +9,13 @@ from google.adk.sessions import InMemorySessionService
 
 from bot import output as tables
 from bot import settings as configuration
-from bot.agents import find_instruction_faults, find_unusable_tools, make_agents, make_model_registry
+from bot.agents import find_unusable_tools, make_agents, make_model_registry
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.probes import CheckResult, CheckVerdict, make_success, to_failures
 from channels.discord import access as discord_access
 from channels.slack import access as slack_access
+from core.agents.instructions import find_unknown_variables
 from core.agents.runtime import AgentRuntime
 from core.errors import ParleyError, SettingsError
 from core.models.selection import ModelRegistry
@@ -113,9 +114,10 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
                 faults.append(f"{_find_model_setting(name, registry)}={name}: {error}")
         for app in apps.values():
             findings += make_success(_describe_agent(app))
-            unset, warnings = await find_instruction_faults(app)
-            faults += unset
-            findings += [CheckResult(CheckVerdict.NOTE, line) for line in (*find_unusable_tools(app), *warnings)]
+            findings += [CheckResult(CheckVerdict.NOTE, line) for line in find_unusable_tools(app)]
+            for unknown in await find_unknown_variables(app):
+                verdict = CheckVerdict.NOTE if unknown.may_be_set else CheckVerdict.FAIL
+                findings.append(CheckResult(verdict, str(unknown)))
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
                     findings.append(await _check_mcp_server(server))

@@ -45,6 +45,17 @@ class UnknownVariable:
     name: str
     may_be_set: bool
 
+    def __str__(self) -> str:
+        effect = (
+            "answers fail until a callback, a tool or a plugin sets it"
+            if self.may_be_set
+            else "nothing sets it, so answers fail"
+        )
+        return (
+            f"the instruction of the agent {self.agent} has {{{self.name}}}: {effect}; write {{{self.name}?}} if it "
+            "may be missing, or make the instruction a function if the braces are text"
+        )
+
 
 async def find_unknown_variables(app: App) -> list[UnknownVariable]:
     """Return the variables in the instructions of an app's agents that a new session lacks.
@@ -67,7 +78,9 @@ async def find_unknown_variables(app: App) -> list[UnknownVariable]:
         if agent.root_agent is agent:
             instructions.append(agent.global_instruction)
         if agent is agents[0]:
-            instructions += [each.global_instruction for each in app.plugins if isinstance(each, GlobalInstructionPlugin)]
+            instructions += [
+                each.global_instruction for each in app.plugins if isinstance(each, GlobalInstructionPlugin)
+            ]
         for instruction in instructions:
             if isinstance(instruction, str):
                 names = await _list_missing_variables(instruction, agent, known)
@@ -129,12 +142,16 @@ async def _list_missing_variables(template: str, agent: LlmAgent, known: set[str
             match = _MISSING.match(error.args[0])
             if match is None:
                 raise
-            if name := match["variable"]:
-                session.state[name] = ""
-                missing.append(name)
+            missing.append(match["variable"] or f"artifact.{match['file']}")
+            if match["variable"]:
+                session.state[match["variable"]] = ""
             else:
-                key = {"app_name": "check", "user_id": "check", "session_id": "check", "filename": match["file"]}
-                await artifacts.save_artifact(**key, artifact=types.Part(text="-"))
-                missing.append(f"artifact.{match['file']}")
+                await artifacts.save_artifact(
+                    app_name="check",
+                    user_id="check",
+                    session_id="check",
+                    filename=match["file"],
+                    artifact=types.Part(text="-"),
+                )
         else:
             return missing

@@ -358,7 +358,9 @@ class AgentRuntime:
             limit.__cause__ = error
             yield StreamEvent("error", error=limit, calls=request.meter.calls, usage=request.meter.usage)
         except Exception as error:
-            yield StreamEvent("error", error=explain_failure(error), calls=request.meter.calls, usage=request.meter.usage)
+            yield StreamEvent(
+                "error", error=explain_failure(error), calls=request.meter.calls, usage=request.meter.usage
+            )
 
     def _bind_runner(self, request: RunRequest, secrets: RunSecrets) -> ResumableRunner:
         """Return a copy of the runner whose services write for one run.

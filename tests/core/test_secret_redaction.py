@@ -14,6 +14,7 @@ from core.secret_redaction import (
     RunSecrets,
     ValuePath,
     add_secret,
+    describe_failure,
     format_error,
     get_value,
     redact_secrets,
@@ -151,6 +152,19 @@ def test_a_foreign_error_is_described_by_its_class_and_place_alone() -> None:
     assert text.startswith("ValueError, raised at\n")
     assert Path(__file__).name in text
     assert "hunter2" not in text
+
+
+def test_a_failure_has_the_text_and_the_traceback_of_a_foreign_error() -> None:
+    line, attributes = describe_failure(raise_and_catch(ValueError("password=hunter2"), KeyError("token=hunter2")))
+    assert line == "ValueError: password=[redacted]"
+    assert "KeyError: 'token=[redacted]" in attributes["details"]
+    assert Path(__file__).name in attributes["details"]
+    assert attributes["details"].endswith(line)
+
+
+def test_a_failure_with_an_error_of_ours_has_no_traceback() -> None:
+    error = raise_and_catch(StoreError("the database is away"), ValueError("password=hunter2"))
+    assert describe_failure(error) == (format_error(error), {})
 
 
 @pytest.mark.parametrize(

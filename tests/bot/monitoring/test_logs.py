@@ -87,7 +87,20 @@ def log_tool_arguments(text: str) -> None:
     logging.getLogger("core").error("called with %s", redact_json_secrets({"query": text, "nested": [{"text": text}]}))
 
 
-PATHS = [log_message, log_argument, log_exception, log_cause, fail_thread, show_warning, log_tool_arguments]
+def log_details(text: str) -> None:
+    logging.getLogger("core").error("it failed", extra={"details": text})
+
+
+PATHS = [
+    log_details,
+    log_message,
+    log_argument,
+    log_exception,
+    log_cause,
+    fail_thread,
+    show_warning,
+    log_tool_arguments,
+]
 
 
 @pytest.fixture(params=["console", "json"])
@@ -127,13 +140,14 @@ def test_foreign_text_starts_no_log_line_and_controls_no_terminal(log_output: io
     forged = "x\n2026-11-24 13:00:00,000 CRITICAL bot.app: forged\r\x1b[2J\x9b\u2028\u202e\x7f"
     log_message(forged)
     log_exception(forged)
+    log_details(forged)
     output = log_output.getvalue()
     assert not set(output) & set("\r\x1b\x9b\u2028\u202e\x7f")
     entries = [line for line in output.splitlines() if not line.startswith("  ")]
-    assert len(entries) == 2
+    assert len(entries) == 3
     assert not any(line.startswith("2026-11-24 13:00:00,000 CRITICAL") for line in output.splitlines())
     if entries[0].startswith("{"):
-        assert json.loads(entries[0])["message"] == forged
+        assert json.loads(entries[0])["message"] == json.loads(entries[2])["details"] == forged
     else:
         assert r"x\n2026-11-24 13:00:00,000 CRITICAL bot.app: forged\r\x1b[2J\x9b\u2028\u202e\x7f" in entries[0]
         assert "  Traceback (most recent call last):\n" in output

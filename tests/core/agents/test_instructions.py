@@ -14,7 +14,7 @@ from google.adk.tools import AgentTool
 from google.adk.workflow import Workflow
 
 from core.agents.factory import create_plugins
-from core.agents.instructions import UnknownVariable, find_unknown_variables
+from core.agents.instructions import find_unknown_variables
 from core.errors import InstructionError
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
@@ -78,8 +78,14 @@ def start(node_input: Any) -> Any:
         (lambda: agent("root", "Hi", output_key="city", sub_agents=[agent()]), {}),
         (lambda: agent("root", "Hi", tools=[AgentTool(agent())]), {"x city": True}),
         (lambda: SequentialAgent(name="s", sub_agents=[agent("w", "Hi", output_key="city"), agent()]), {}),
-        (lambda: SequentialAgent(name="s", sub_agents=[agent(), agent("w", "Hi", output_key="city")]), {"x city": False}),
-        (lambda: SequentialAgent(name="s", sub_agents=[agent(tools=[find])], before_agent_callback=note), {"x city": True}),
+        (
+            lambda: SequentialAgent(name="s", sub_agents=[agent(), agent("w", "Hi", output_key="city")]),
+            {"x city": False},
+        ),
+        (
+            lambda: SequentialAgent(name="s", sub_agents=[agent(tools=[find])], before_agent_callback=note),
+            {"x city": True},
+        ),
         (lambda: Workflow(name="w", edges=[("START", start, agent())]), {"x city": True}),
         (lambda: agent("root", "Hi", global_instruction="{zone}", sub_agents=[agent("y", "Hi")]), {"root zone": False}),
     ],
@@ -100,9 +106,7 @@ async def test_only_plugins_of_the_author_may_set_variables() -> None:
     assert await find_names(agent(instruction="Hi"), GlobalInstructionPlugin("{zone}")) == {"x zone": False}
 
 
-@pytest.mark.parametrize(
-    ("instruction", "name"), [("In {city}.", "`city`"), ("{artifact.notes.txt}", "'notes.txt'")]
-)
+@pytest.mark.parametrize(("instruction", "name"), [("In {city}.", "`city`"), ("{artifact.notes.txt}", "'notes.txt'")])
 async def test_a_run_with_an_unknown_variable_names_it_and_the_agent(
     converse: Converse, instruction: str, name: str
 ) -> None:
