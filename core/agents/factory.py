@@ -19,7 +19,6 @@ from core.agents.config import (
 )
 from core.agents.media import MediaPlugin
 from core.agents.plugins import GuardPlugin, MeterPlugin, WorkflowAnswerPlugin
-from core.agents.structured_output import StructuredOutputPlugin
 from core.errors import SettingsError
 from core.identity import AUTHOR
 from core.models.selection import AgentRunConfig, ModelSelectionPlugin
@@ -65,7 +64,7 @@ def create_plugins(
     """Return new instances of the ADK plugins that every app gets.
 
     They must come before the app's own plugins. They check and log tool calls, select the model, meter external models,
-    remove the text around structured output, convert workflow results, and save files.
+    convert workflow results, and save files.
 
     Args:
         call_log: log of the tool calls in stored sessions, by which a resumed run makes no call twice; None for no log.
@@ -73,11 +72,4 @@ def create_plugins(
         approvers: people and roles that may decide on tool calls, for tools that name none.
     """
     guard = GuardPlugin(call_log, tool_seconds=tool_seconds, approvers=approvers)
-    return [
-        guard,
-        ModelSelectionPlugin(),
-        MeterPlugin(),
-        StructuredOutputPlugin(),
-        WorkflowAnswerPlugin(),
-        MediaPlugin(),
-    ]
+    return [guard, ModelSelectionPlugin(), MeterPlugin(), WorkflowAnswerPlugin(), MediaPlugin()]

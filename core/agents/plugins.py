@@ -23,6 +23,7 @@ from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from google.genai import types
 
 from core.agents.config import TOOL_TIMEOUT_SECONDS
+from core.agents.structured_output import remove_text_around_output
 from core.errors import ToolError
 from core.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
@@ -109,11 +110,12 @@ class GuardPlugin(BasePlugin):
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Rename calls that a model must not make, and replace ids that the session has already.
 
-        The answer is changed in place: see `refuse_malformed_arguments` and `clean_model_call`. The ids of partial
-        answers stay. A model sees only the calls of its own branch, so agents that run in parallel may return the same
-        id.
+        The answer is changed in place: see `refuse_malformed_arguments`, `clean_model_call` and
+        `remove_text_around_output`. The ids of partial answers stay. A model sees only the calls of its own branch, so
+        agents that run in parallel may return the same id.
         """
         run = callback_context.run_config
+        remove_text_around_output(callback_context._invocation_context.agent, llm_response)
         calls = [part.function_call for part in _get_parts(llm_response) if part.function_call]
         for call in calls:
             refuse_malformed_arguments(call)

@@ -9,9 +9,7 @@ from json import JSONDecoder
 from typing import Any
 
 from google.adk.agents import LlmAgent
-from google.adk.agents.callback_context import CallbackContext
 from google.adk.models import LlmResponse
-from google.adk.plugins import BasePlugin
 from google.genai import types
 from pydantic import TypeAdapter
 
@@ -30,32 +28,23 @@ _EMPTY_FENCE = re.compile(r"```\w*\s*```")
 _DECODER = JSONDecoder()
 
 
-class StructuredOutputPlugin(BasePlugin):
-    """ADK plugin that removes the text around the JSON of an agent with an `output_schema`.
+def remove_text_around_output(agent: object, response: LlmResponse) -> None:
+    """Change the text of a complete answer to the JSON in it, in place, if its agent has an `output_schema`.
 
-    Partial answers stay: the complete answer replaces them.
+    An answer with tool calls stays, and so does one without JSON that fits the schema: ADK refuses it. Partial answers
+    stay: the complete answer replaces them.
     """
-
-    def __init__(self) -> None:
-        super().__init__(name="parley_structured_output")
-
-    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Change the text of a complete answer to the JSON in it, in place.
-
-        An answer with tool calls stays, and so does one without JSON that fits the schema: ADK refuses it.
-        """
-        agent = callback_context._invocation_context.agent  # ADK: the context has only its name
-        content = llm_response.content
-        if not isinstance(agent, LlmAgent) or not agent.output_schema or llm_response.partial or content is None:
-            return
-        if agent.mode == "task":  # ADK: its texts are for the user, and a tool call has the output
-            return
-        parts = content.parts or []
-        texts = [part for part in parts if part.text and not part.thought]
-        found = find_json("".join(part.text or "" for part in texts), agent.output_schema)
-        if found is not None and not any(part.function_call for part in parts):
-            texts[0].text = found
-            content.parts = [part for part in parts if part not in texts[1:]]
+    if not isinstance(agent, LlmAgent) or not agent.output_schema or response.partial or response.content is None:
+        return
+    if agent.mode == "task":  # ADK: its texts are for the user, and a tool call has the output
+        return
+    parts = response.content.parts or []
+    texts = [part for part in parts if part.text and not part.thought]
+    found = find_json("".join(part.text or "" for part in texts), agent.output_schema)
+    if found is not None and not any(part.function_call for part in parts):
+        texts[0].text = found
+        others = set(map(id, texts[1:]))
+        response.content.parts = [part for part in parts if id(part) not in others]
 
 
 def find_json(text: str, schema: Any) -> str | None:

@@ -101,7 +101,9 @@ def greet(name: str) -> str:
 async def test_text_around_structured_output_does_not_fail_an_answer(
     converse: Converse, streaming: bool, options: dict[str, Any]
 ) -> None:
-    provider = ScriptedProvider([Thought("A city."), Text("Here is it: "), Text(f"{OSLO} Bye."), Done()])
+    provider = ScriptedProvider(
+        [Text("Here is it: "), Thought("A city."), Text(OSLO), Thought("Bye."), Text("Bye."), Done()]
+    )
     clerk = LlmAgent(name="clerk", model=adapter(provider), output_schema=City, **options)
     conversation = await converse(root=clerk)
     events = await conversation.events("Where?", streaming=streaming)
