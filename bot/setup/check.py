@@ -16,8 +16,10 @@ from bot.setup.probes import CheckResult, CheckVerdict, make_success, to_failure
 from channels.discord import access as discord_access
 from channels.slack import access as slack_access
 from core.agents.instructions import find_unknown_variables
+from core.agents.loader import list_llm_agents
 from core.agents.runtime import AgentRuntime
 from core.errors import ParleyError, SettingsError
+from core.models.adapter import ModelAdapter
 from core.models.selection import ModelRegistry
 from core.models.tokens import has_vocabulary
 from core.tools.mcp import McpServer
@@ -115,6 +117,9 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
         for app in apps.values():
             findings += make_success(_describe_agent(app))
             findings += [CheckResult(CheckVerdict.NOTE, line) for line in find_unusable_tools(app)]
+            for agent in list_llm_agents(app):
+                if agent.model and not isinstance(agent.canonical_model, ModelAdapter):
+                    findings.append(await trials.check_external_model(agent))
             for unknown in await find_unknown_variables(app):
                 verdict = CheckVerdict.NOTE if unknown.may_be_set else CheckVerdict.FAIL
                 findings.append(CheckResult(verdict, str(unknown)))

@@ -1,9 +1,14 @@
 """Checks of the tokens, the database and the models against their services."""
 
+import asyncio
 from collections.abc import Awaitable
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import Enum
 
+from google.adk.agents import LlmAgent
+from google.adk.models import LlmRequest
+from google.genai import types
 from sqlalchemy.engine import make_url
 
 from channels.discord.client import auth as discord_login
@@ -12,9 +17,10 @@ from channels.slack.client import auth as slack_login
 from channels.slack.settings import SlackSettings
 from core.errors import ParleyError, SettingsError, StoreError
 from core.models.provider import Provider
-from core.models.provider_registry import probe_model
+from core.models.provider_registry import PROBE_SECONDS, probe_model
+from core.models.vendors import find_full_name
 from core.privacy.vault import Vault
-from core.secret_redaction import redact_secrets
+from core.secret_redaction import describe_failure, redact_secrets
 from core.store.database import Database
 from core.store.migrate import list_pending
 
@@ -143,3 +149,26 @@ async def check_model(name: str, provider: Provider, provider_model: str) -> lis
     """
     await probe_model(provider, provider_model)
     return make_success(f"model: {name} answers")
+
+
+async def check_external_model(agent: LlmAgent) -> CheckResult:
+    """Check the model of an agent that is no `ModelAdapter`: its name, and one short request.
+
+    A vendor's bare name, such as `gpt-4o`, is a failure: ADK calls it without the settings, retries and fallbacks of
+    Parley. Any exception of the model is a failure too.
+    """
+    model = agent.canonical_model
+    line = f"the agent {agent.name}: the model {model.model}"
+    if isinstance(agent.model, str) and (full_name := find_full_name(agent.model)) is not None:
+        return CheckResult(CheckVerdict.FAIL, f"{line} is called by ADK, not by Parley: write {full_name}")
+    request = LlmRequest(model=model.model, contents=[types.UserContent("Answer with the one word: ok")])
+    try:
+        async with asyncio.timeout(PROBE_SECONDS), aclosing(model.generate_content_async(request)) as responses:
+            response = await anext(responses, None)
+    except Exception as error:  # a model of a user's agent may raise anything
+        fault: str | None = describe_failure(error)[0].splitlines()[0]
+    else:
+        fault = "it sent nothing" if response is None else response.error_code
+    if fault:
+        return CheckResult(CheckVerdict.FAIL, f"{line} cannot answer: {fault}")
+    return CheckResult(CheckVerdict.OK, f"model: {model.model} answers")

@@ -45,7 +45,11 @@ def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]
     return provider, name
 
 
-async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> None:
+#: The most seconds until the first event of a test call.
+PROBE_SECONDS = 30.0
+
+
+async def probe_model(provider: Provider, model: str, seconds: float = PROBE_SECONDS) -> None:
     """Check that a model answers: send a short request, and wait for the first event.
 
     The connection is closed after the first event.

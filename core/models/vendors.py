@@ -3,6 +3,7 @@
 The module imports no vendor's SDK.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -56,6 +57,17 @@ def lacks_key(model: str, endpoints: VendorSettings) -> bool:
         model: the full name of the model.
     """
     return _is_known_vendor(model) and find_model_fault(model, endpoints) is not None
+
+
+def find_full_name(model: str) -> str | None:
+    """Return the full name of a model for a vendor's own name, such as `openai/gpt-4o` for `gpt-4o`.
+
+    None for any other name. ADK calls a bare name itself, without the settings of this program.
+    """
+    vendors = {"gpt-": "openai", "chatgpt-": "openai", "claude-": "anthropic"}
+    vendor = next((vendor for prefix, vendor in vendors.items() if model.startswith(prefix)), None)
+    vendor = "openai" if re.match(r"o\d", model) else vendor
+    return f"{vendor}/{model}" if vendor else None
 
 
 def can_call_tools(model: str) -> bool:

@@ -48,6 +48,46 @@ async def test_check_names_the_unknown_variable_of_an_instruction(program: MakeP
     assert "write {city?}" in fault
 
 
+MODELS = """
+from google.adk.agents import LlmAgent
+from google.adk.models import BaseLlm, LlmResponse
+from google.genai import types
+
+
+class Keyless(BaseLlm):
+    async def generate_content_async(self, llm_request, stream=False):
+        raise ValueError("set api_key, not sk-very-secret-key-1234")
+        yield
+
+
+class Working(BaseLlm):
+    async def generate_content_async(self, llm_request, stream=False):
+        yield LlmResponse(content=types.ModelContent("ok"))
+
+
+root_agent = LlmAgent(name="root", model="gpt-4o", sub_agents=[
+    LlmAgent(name="heir"),
+    LlmAgent(name="other", model="claude-sonnet-4"),
+    LlmAgent(name="keyless", model=Keyless(model="theirs")),
+    LlmAgent(name="working", model=Working(model="own")),
+])
+"""
+
+
+async def test_check_fails_at_a_bare_vendor_name_and_a_model_without_key(program: MakeProgram, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "agent.py").write_text(MODELS)
+    code, output = await program({"AGENT": str(tmp_path / "models")}).run_command("check")
+    assert code == 1
+    assert [line for line in output.splitlines() if line.startswith("FAIL")] == [
+        "FAIL the agent root: the model gpt-4o is called by ADK, not by Parley: write openai/gpt-4o",
+        "FAIL the agent other: the model claude-sonnet-4 is called by ADK, not by Parley: write "
+        "anthropic/claude-sonnet-4",
+        "FAIL the agent keyless: the model theirs cannot answer: ValueError: set api_key, not [redacted]",
+    ]
+    assert "ok   model: own answers" in output
+
+
 OSLO = '{"name": "Oslo"}'
 
 
