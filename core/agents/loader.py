@@ -1,11 +1,13 @@
 """Loader of users' agents, in the layout of `adk web` and `adk run`."""
 
 import os
+import re
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,6 +23,9 @@ from google.adk.workflow import BaseNode
 from core.agents.config import find_agent_folder
 from core.errors import ParleyError, SettingsError
 from core.tools.mcp import McpServer
+
+#: Top-level packages of Parley and its repository, whose names an agent's project may use too.
+_OWN_PACKAGES = ("bot", "channels", "chatrig", "core", "tests")
 
 _LAYOUT_HINT = (
     "it must have `app` or `root_agent` in agent.py or __init__.py, or be described in root_agent.yaml: "
@@ -88,15 +93,50 @@ def _load_folder(agent: str, folder: Path) -> App | BaseNode:
 
     if not folder.name.isidentifier():
         raise SettingsError(f"AGENT={agent}: its folder's name must consist of letters, digits and underscores")
-    module = sys.modules.get(folder.name)
-    if module is not None and folder not in map(Path, getattr(module, "__path__", ())):
+    if _is_shadowed(folder):
         raise SettingsError(f"AGENT={agent}: Python has another module of the name {folder.name}: rename the folder")
     if not any((folder / name).is_file() for name in ("agent.py", "__init__.py", "root_agent.yaml")):
         raise SettingsError(f"AGENT={agent}: there is no agent in it: {_LAYOUT_HINT}")
+    shadowed = [name for name in _OWN_PACKAGES if _is_shadowed(folder.parent / name)]
+    if (name := next((name for name in shadowed if _imports(folder, name)), None)) is not None:
+        raise SettingsError(_describe_collision(agent, folder, name))
     loader = AgentLoader(str(folder if is_single_agent_directory(folder) else folder.parent))
-    found = loader.load_agent(folder.name)
+    try:
+        found = loader.load_agent(folder.name)
+    except ImportError as error:  # another package of the project may import it
+        name = (error.name or "").partition(".")[0]
+        if name not in shadowed:
+            raise
+        raise SettingsError(_describe_collision(agent, folder, name)) from error
     assert isinstance(found, App | BaseNode)
     return found
+
+
+def _is_shadowed(path: Path) -> bool:
+    """Return whether a module at a path exists, but Python imports another one of its name.
+
+    Args:
+        path: the path of a package, or of a module without its suffix `.py`.
+    """
+    if not path.is_dir() and not path.with_suffix(".py").is_file():
+        return False
+    module = sys.modules.get(path.name)
+    spec = PathFinder.find_spec(path.name, [str(path.parent), *sys.path]) if module is None else module.__spec__
+    places = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec is not None else []
+    return all(path.parent not in Path(place).parents for place in places)
+
+
+def _imports(folder: Path, package: str) -> bool:
+    """Return whether a Python file below a folder imports a top-level package."""
+    statement = re.compile(rf"^[ \t]*(?:from|import)[ \t]+{package}\b", re.MULTILINE)
+    return any(statement.search(file.read_text(errors="replace")) for file in folder.rglob("*.py"))
+
+
+def _describe_collision(agent: str, folder: Path, package: str) -> str:
+    return (
+        f"AGENT={agent}: its project has a package `{package}`, and Python imports Parley's package of that name: "
+        f"rename yours, or move it into the folder {folder.name}"
+    )
 
 
 def _load_module(agent: str) -> App | BaseNode:

@@ -156,7 +156,33 @@ def test_a_path_without_an_agent_is_a_settings_error(
     assert fault in str(raised.value)
 
 
-@pytest.mark.parametrize(("name", "fault"), [("user", "ADK rejects it"), ("core", "another module of the name")])
+@pytest.mark.parametrize("package", ["core", "bot", "channels", "chatrig", "tests"])
+@pytest.mark.parametrize("importer", ["brought", "brought_lib"])
+def test_a_package_of_the_project_that_collides_is_a_settings_error(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, package: str, importer: str
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3])
+    folder(package, x__py="X = 1")
+    folder("brought_lib", **{"__init____py": f"from {package}.x import X" if importer == "brought_lib" else ""})
+    mine = f"import brought_lib\nfrom {package if importer == 'brought' else 'brought_lib'} import *\n{PLAIN}"
+    place = folder(agent__py=mine)
+    with pytest.raises(SettingsError) as raised:
+        load_app(str(place))
+    assert raised.value.faults == (
+        f"AGENT={place}: its project has a package `{package}`, and Python imports Parley's package of that name: "
+        "rename yours, or move it into the folder brought",
+    )
+
+
+def test_a_package_of_the_project_that_the_agent_does_not_import_is_no_fault(folder: Folder) -> None:
+    folder("core", **{"__init____py": ""})
+    assert load_app(str(folder(agent__py=PLAIN))).name == "brought"
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("user", "ADK rejects it"), ("core", "another module of the name"), ("tests", "another module of the name")],
+)
 def test_a_folder_with_a_reserved_or_used_name_is_a_settings_error(folder: Folder, name: str, fault: str) -> None:
     with pytest.raises(SettingsError, match=fault):
         load_app(str(folder(name, agent__py=PLAIN)))
