@@ -11,11 +11,16 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType
 
+from fastapi.openapi.models import OAuth2, OAuthFlows
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
+from google.adk.auth.auth_credential import AuthCredentialTypes
+from google.adk.auth.auth_schemes import OpenIdConnectWithConfig
+from google.adk.auth.auth_tool import AuthConfig
 from google.adk.plugins import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.load_memory_tool import LoadMemoryTool
 from google.adk.tools.preload_memory_tool import PreloadMemoryTool
 from google.adk.workflow import BaseNode
@@ -26,6 +31,9 @@ from core.tools.mcp import McpServer
 
 #: Top-level packages of Parley and its repository, whose names an agent's project may use too.
 _OWN_PACKAGES = ("bot", "channels", "chatrig", "core", "tests")
+
+#: Kinds of credentials that a user's sign-in completes.
+_SIGN_IN_CREDENTIALS = (AuthCredentialTypes.OAUTH2, AuthCredentialTypes.OPEN_ID_CONNECT)
 
 _LAYOUT_HINT = (
     "it must have `app` or `root_agent` in agent.py or __init__.py, or be described in root_agent.yaml: "
@@ -51,6 +59,7 @@ def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
             warnings.simplefilter("ignore")
             app = _load(agent_path)
             _resolve_models(agent_path, app)
+            _refuse_sign_ins(agent_path, app)
             return app.model_copy(update={"plugins": [*plugins, *app.plugins]})
     except SettingsError:
         raise
@@ -186,6 +195,41 @@ def _resolve_models(agent: str, app: App) -> None:
             )
     if faults:
         raise SettingsError(*dict.fromkeys(faults))
+
+
+def _refuse_sign_ins(agent: str, app: App) -> None:
+    """Refuse toolsets that need a user's sign-in: ADK ends each run before the model is called, to ask for it.
+
+    Args:
+        agent: value of the setting `AGENT`, for error messages.
+
+    Raises:
+        SettingsError: an agent has such a toolset; the error has one line for each.
+    """
+    faults = [
+        f"AGENT={agent}: the agent {each.name}: {type(tool).__name__} needs a user's sign-in, which is not supported "
+        "yet: give it a credential that needs none, or remove it"
+        for each in list_llm_agents(app)
+        for tool in each.tools
+        if isinstance(tool, BaseToolset) and (config := tool.get_auth_config()) is not None and _needs_sign_in(config)
+    ]
+    if faults:
+        raise SettingsError(*faults)
+
+
+def _needs_sign_in(config: AuthConfig) -> bool:
+    """Return whether ADK gets the credential of a toolset only from a user."""
+    scheme, credential = config.auth_scheme, config.raw_auth_credential
+    match scheme:
+        case OAuth2(flows=OAuthFlows(clientCredentials=flow)):
+            needs_user = flow is None
+        case OpenIdConnectWithConfig(grant_types_supported=grants):
+            needs_user = "client_credentials" not in (grants or ())
+        case _:
+            return False
+    if credential is not None and credential.auth_type not in _SIGN_IN_CREDENTIALS:
+        return False
+    return needs_user and not (credential and credential.oauth2 and credential.oauth2.access_token)
 
 
 def list_llm_agents(app: App) -> Iterator[LlmAgent]:

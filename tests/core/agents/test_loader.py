@@ -156,6 +156,48 @@ def test_a_path_without_an_agent_is_a_settings_error(
     assert fault in str(raised.value)
 
 
+SIGN_IN = f"""{AGENT}from fastapi.openapi.models import APIKey, OAuth2, OAuthFlows
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.tools.mcp_tool import McpToolset, StreamableHTTPConnectionParams
+
+places = {{'authorizationUrl': 'https://a.example/a', 'tokenUrl': 'https://a.example/t', 'scopes': {{}}}}
+place = {{'tokenUrl': 'https://a.example/t', 'scopes': {{}}}}
+client = AuthCredential(auth_type='oauth2', oauth2=OAuth2Auth(client_id='c', client_secret='s'))
+ready = AuthCredential(auth_type='oauth2', oauth2=OAuth2Auth(client_id='c', client_secret='s', access_token='t'))
+key = AuthCredential(auth_type='apiKey', api_key='k')
+tools = McpToolset(connection_params=StreamableHTTPConnectionParams(url='http://127.0.0.1:1/mcp'), OPTIONS)
+root_agent = LlmAgent(name='root', sub_agents=[LlmAgent(name='reader', tools=[tools])])
+"""
+
+BY_USER = "OAuth2(flows=OAuthFlows.model_validate({'authorizationCode': places}))"
+BY_CLIENT = "OAuth2(flows=OAuthFlows.model_validate({'clientCredentials': place}))"
+
+
+@pytest.mark.parametrize(
+    ("options", "is_refused"),
+    [
+        (f"auth_scheme={BY_USER}, auth_credential=client", True),
+        (f"auth_scheme={BY_USER}", True),
+        (f"auth_scheme={BY_USER}, auth_credential=ready", False),
+        (f"auth_scheme={BY_CLIENT}, auth_credential=client", False),
+        ("auth_scheme=APIKey.model_validate({'in': 'header', 'name': 'x'}), auth_credential=key", False),
+        ("", False),
+    ],
+    ids=["sign-in", "no credential", "token", "client credentials", "key", "no scheme"],
+)
+def test_a_toolset_that_needs_a_sign_in_is_a_settings_error(folder: Folder, options: str, is_refused: bool) -> None:
+    place = str(folder(agent__py=SIGN_IN.replace("OPTIONS", options)))
+    if not is_refused:
+        assert load_app(place).name == "brought"
+        return
+    with pytest.raises(SettingsError) as raised:
+        load_app(place)
+    assert raised.value.faults == (
+        f"AGENT={place}: the agent reader: McpToolset needs a user's sign-in, which is not supported yet: "
+        "give it a credential that needs none, or remove it",
+    )
+
+
 @pytest.mark.parametrize("package", ["core", "bot", "channels", "chatrig", "tests"])
 @pytest.mark.parametrize("importer", ["brought", "brought_lib"])
 def test_a_package_of_the_project_that_collides_is_a_settings_error(
