@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
-from bot.agents import (
-    AgentSet,
-    find_unusable_tools,
-    make_agents,
-    make_model_registry,
-    select_summary_model,
-)
+from bot.agents import AgentSet, find_unusable_tools, make_agents, make_model_registry, select_summary_model
 from bot.settings import LOCAL_MODEL, Settings
 from bot.simulator.process import INSPECTOR_VARIABLE
 from core.agents.instructions import find_unknown_variables
