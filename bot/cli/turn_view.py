@@ -27,7 +27,9 @@ def print_report(report: TurnReport) -> None:
         "started (UTC)": tables.format_time(report.created_at),
         "waited": tables.format_duration(report.wait_seconds),
         "took": tables.format_duration(report.duration_seconds),
-        "model": report.model or "the default",
+        "model": ", ".join(dict.fromkeys(call.model for call in report.calls if not call.is_summary))
+        or report.model
+        or "the default",
         "tokens": ", ".join(f"{name} {count:,}" for name, count in report.usage.items() if count),
         "cost": _format_cost(report),
         "reruns": ", ".join(report.reruns),

@@ -137,3 +137,4 @@ async def test_a_failed_turn_names_its_cause_in_the_log_and_to_operators(start: 
     _, output = await bot.program.run_command(f"why {failed[1]}")
     assert "of the agent clerk" in output
     assert "remedy" in output
+    assert "the default" not in output  # the agent names its model
