@@ -45,6 +45,11 @@ def test_markdown_text_keeps_its_markup_and_names_mentions() -> None:
     assert convert_markdown(text, get_name) == "# Title\n**bold** **@ada** \\<b>\n```\n<b> <@U1>\n```"
 
 
+def test_entities_in_code_of_markdown_are_decoded_once() -> None:
+    text = "`&lt;b>` and\n```\n&amp;lt; R&amp;amp;D\n```"
+    assert convert_markdown(text, get_name) == "`<b>` and\n```\n&lt; R&amp;D\n```"
+
+
 def test_blocks_become_paragraphs() -> None:
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": "Report *1*"}},

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from chatrig.slack.state.markup import list_attachment_texts
+from chatrig.slack.state.markup import decode_entities, list_attachment_texts
 
 #: Returns the name for the target of `<@U1>`, `<#C1|general>` or `<!here>`.
 NameResolver = Callable[[str], str]
@@ -37,13 +37,13 @@ def convert_mrkdwn(text: str, resolve_name: NameResolver) -> str:
 def convert_markdown(text: str, resolve_name: NameResolver) -> str:
     """Convert the text of a Slack `markdown` block to CommonMark.
 
-    Mentions become names, and HTML is escaped.
+    Mentions become names, and HTML is escaped. Slack decodes entities in code, too.
 
     Args:
         resolve_name: returns the name for the target of a mention without a label: `@U1`, `#C1` or `!here`.
     """
     return "".join(
-        piece
+        decode_entities(piece)
         if index % 2
         else _ANGLE.sub(lambda match: _convert_angle(match[1], resolve_name), piece).replace("<", r"\<")
         for index, piece in enumerate(_CODE.split(text))
