@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from channels.markdown.dialect import Dialect
+from channels.markdown.html import convert_html
 from channels.markdown.links import Link, show_target
 from channels.markdown.split_points import cluster_starts
 from core.identity import clean_name
@@ -41,21 +42,6 @@ _TICK = re.compile(r"(?<!\\)`")
 _FOOTNOTE = re.compile(r"\[\^(\w{1,30})\]")
 
 _BOLD = re.compile(r"(?<![\w_])__(?=[^\s_])([^_\n]+)(?<=\S)__(?![\w_])")
-
-#: HTML comments. One that is not closed is matched up to the end, so that the text after it is read only once.
-_COMMENT = re.compile(r"<!--(?:(?!-->).)*+(?P<end>-->)?", re.DOTALL)
-
-_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
-
-_PAIRED_TAGS = re.compile(r"<(b|strong|i|em|u|s|del|strike|code|kbd|summary)>([^<>]*)</\1>", re.IGNORECASE)
-
-_ANCHOR = re.compile(r"<a\s(?>[^<>]*?href=[\"'](?=https?://))([^\"'\s<>]+)[\"'][^<>]*>([^<>\[\]]*)</a>", re.IGNORECASE)
-
-_TAG = r"</?(?:p|div|span|details|summary|center|small|sub|sup|ul|ol|font)(?:\s[^<>]*)?/?>"
-
-_BLOCK_TAGS = re.compile(rf"^[ \t]*{_TAG}[ \t]*\n|{_TAG}", re.IGNORECASE | re.MULTILINE)
-
-_TAG_MARKS = {"b": "**", "strong": "**", "summary": "**", "i": "*", "em": "*", "u": "__", "code": "`", "kbd": "`"}
 
 
 def addresses_others(text: str, author: int) -> bool:
@@ -150,6 +136,7 @@ class DiscordMarkdown(Dialect):
     has_tables = False
     nests_code = False
     link_openers = "("
+    html_marks: Mapping[str, str] = {**Dialect.html_marks, "u": "__"}
     empty_code_line = _ZERO_WIDTH_SPACE  # Discord continues an empty block to the next fence
 
     def max_growth(self, source: str) -> int:
@@ -158,7 +145,11 @@ class DiscordMarkdown(Dialect):
     def render_prose(self, text: str) -> str:
         text = _TICK.sub(r"\\`", text)  # it would pair with a later tick
         text = _BOLD.sub(r"**\1**", _FOOTNOTE.sub(r"[\1]", text))  # two underscores would underline it
-        return disable_mentions(_convert_html(text) if "<" in text else text)
+        return disable_mentions(convert_html(text, self))
+
+    def render_autolink(self, token: str, *, is_last: bool) -> str:
+        del is_last
+        return token if "://" in token else token[1:-1].removeprefix("mailto:")
 
     def render_code(self, text: str) -> str:
         inside = text.strip("`")
@@ -208,15 +199,3 @@ def utf16_size(text: str) -> int:
     Discord documents no unit for its limits; of the possible units, this one yields the largest size.
     """
     return len(text.encode("utf-16-le")) // 2
-
-
-def _convert_html(text: str) -> str:
-    text = _BREAK.sub("\n", _COMMENT.sub(lambda found: "" if found["end"] else found[0], text))
-    text = _PAIRED_TAGS.sub(lambda found: f"{(mark := _TAG_MARKS.get(found[1].lower(), '~~'))}{found[2]}{mark}", text)
-    return _BLOCK_TAGS.sub("", _ANCHOR.sub(_convert_anchor, text))
-
-
-def _convert_anchor(found: re.Match[str]) -> str:
-    link = Link(found[2], found[1], found[0])
-    before, after = show_target(link) if link.is_disguised else ("[", f"]({link.target})")
-    return f"{before}{link.label}{after}"

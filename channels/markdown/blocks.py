@@ -14,6 +14,9 @@ from channels.markdown.tables import has_cell_separator, is_delimiter
 #: Longest run of marks that opens a fence.
 _MAX_FENCE_MARKS = 16
 
+#: Start and end of an HTML comment. CommonMark: `<!-->` is a whole comment.
+COMMENT_START, COMMENT_END = "<!--", "-->"
+
 #: Deepest nesting of list items.
 _MAX_NESTED_ITEMS = 8
 
@@ -38,6 +41,7 @@ class LineKind(Enum):
         RULE: a thematic break.
         FENCE, FENCE_END: the opening and the closing fence of a code block.
         CODE: a line within a code block.
+        COMMENT: a line of an HTML comment that begins a line; text after the comment's end is shown.
         TABLE_HEAD, DELIMITER, ROW: the header, delimiter and other rows of a table.
     """
 
@@ -48,6 +52,7 @@ class LineKind(Enum):
     FENCE = auto()
     CODE = auto()
     FENCE_END = auto()
+    COMMENT = auto()
     TABLE_HEAD = auto()
     DELIMITER = auto()
     ROW = auto()
@@ -104,6 +109,7 @@ class BlockContext:
         item_indents: the columns in which the contents of the open list items start, the outermost first.
         quote: the block quote markers (`> `) of a line that the position splits; else empty.
         marks: the open emphasis and code marks of the paragraph (such as `**`), the outermost first.
+        is_comment: whether an HTML comment is open.
     """
 
     fence: CodeFence | None = None
@@ -111,6 +117,7 @@ class BlockContext:
     item_indents: tuple[int, ...] = ()
     quote: str = ""
     marks: tuple[str, ...] = ()
+    is_comment: bool = False
 
 
 #: Returns whether a table fits into a message: its header row, its delimiter row, and a row or an empty string.
@@ -149,7 +156,7 @@ class BlockParser:
         Args:
             line: without its line end.
         """
-        kind = self._parse_in_fence(line) if self.context.fence else None
+        kind = self._parse_in_fence(line) if self.context.fence else self._parse_comment(line)
         kind = kind or self._parse_outside_fence(line)
         self.is_in_paragraph = kind is LineKind.TEXT
         self._last_line = line
@@ -168,6 +175,25 @@ class BlockParser:
             self.context = replace(self.context, fence=None)
             return LineKind.FENCE_END
         return LineKind.CODE
+
+    def _parse_comment(self, line: str) -> LineKind | None:
+        """Parse a line of an HTML comment that begins in it or is open (CommonMark, section 4.6); None for others.
+
+        A comment that ends in the line in which it begins is a block only without other text in the line.
+        """
+        if COMMENT_START not in line and not self.context.is_comment:
+            return None
+        is_closed = COMMENT_END in line
+        if not self.context.is_comment:
+            text, at = split_quote(line)[1].strip(), 0
+            while item := _ITEM.match(text, at):
+                at = item.end()
+            if not text.startswith(COMMENT_START, at):
+                return None
+            if is_closed and (at or text.find(COMMENT_END, 2) != len(text) - len(COMMENT_END)):
+                return None
+        self.context = replace(self.context, is_comment=not is_closed, table=None)
+        return LineKind.COMMENT
 
     def _parse_outside_fence(self, line: str) -> LineKind:
         if not line.strip():

@@ -288,13 +288,13 @@ class ChunkReader:
         return bool(_UNDECIDED.fullmatch(rest)) or bool(place.table and not place.table.head.lstrip().startswith("|"))
 
     def _growing_line_kind(self, rest: str) -> LineKind:
-        """Return the kind as which to render an incomplete line: code, heading or text.
+        """Return the kind as which to render an incomplete line: code, heading, comment or text.
 
         Args:
             rest: the incomplete line.
         """
         kind = copy(self._parser).parse_line(rest)
-        return kind if kind in (LineKind.CODE, LineKind.HEADING) else LineKind.TEXT
+        return kind if kind in (LineKind.CODE, LineKind.HEADING, LineKind.COMMENT) else LineKind.TEXT
 
     def _open_table(self, head: str, delimiter: str) -> None:
         self._size += self._gap_size + self._table_size(head, delimiter)

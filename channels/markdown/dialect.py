@@ -1,6 +1,6 @@
 """Markdown dialect and message limits of a platform."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from channels.markdown.links import Link
@@ -15,15 +15,21 @@ class Dialect:
         empty_code_line: a line to put into an empty code block; empty if the platform needs none.
         link_openers: the characters that may follow a bracketed label in a link (`(`) or in its definition (`:`). Text
             that looks like a link and is not parsed as one gets a backslash before them. Empty if none is needed.
+        html_marks: the mark on each side of text in HTML tags, by the tag's name; other tags are removed.
+        entity_signs: the characters that the platform escapes as entities; they need no backslash.
     """
 
     has_tables = True
     nests_code = True
     empty_code_line = ""
     link_openers = ""
+    html_marks: Mapping[str, str] = {"b": "**", "i": "*", "s": "~~", "code": "`"}
+    entity_signs = ""
 
     def max_growth(self, source: str) -> int:
         """Return the most by which a text grows when this dialect renders it.
+
+        By default, it is the size of the closing tag for each HTML tag that a split leaves open.
 
         Args:
             source: the Markdown of the text.
@@ -31,12 +37,24 @@ class Dialect:
         Returns:
             The growth in units of `MessageLimits.measure`.
         """
-        del source
-        return 0
+        return len("</code>") * source.count("<")
 
     def render_prose(self, text: str) -> str:
         """Return Markdown without code in this dialect; subclasses disable mentions in it."""
         return text
+
+    def render_autolink(self, token: str, *, is_last: bool) -> str:
+        """Return an address in angle brackets (`<https://a.b>` or `<a@b.c>`) in this dialect.
+
+        Args:
+            is_last: whether white space or the end of the text follows.
+        """
+        del is_last
+        return token
+
+    def escape_sign(self, sign: str) -> str:
+        """Return a character of Markdown as text."""
+        return f"\\{sign}"
 
     def render_code(self, text: str) -> str:
         """Return inline code with its backticks; subclasses must disable mentions in it."""

@@ -4,13 +4,15 @@ A token is a platform's syntax in angle brackets, such as a mention (`<@U1>`).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from channels.markdown.blocks import LINE_END
+from channels.markdown.blocks import COMMENT_END, LINE_END
 from channels.markdown.dialect import Dialect
-from channels.markdown.links import LINK, UNFINISHED_LINK, Link
+from channels.markdown.html import ENTITY, PAIRED_TAGS, TAG, convert_html, opens_pair
+from channels.markdown.links import LINK, UNFINISHED_LINK, Link, show_target
 
 _TOKEN = re.compile(
     rf"""
@@ -18,8 +20,11 @@ _TOKEN = re.compile(
     | (?P<ticks>`+)
     | (?P<link>{LINK})
     | (?P<reference>\[[^\[\]\n`]{{1,500}}+\]\[[^\[\]\n`]{{0,200}}+\])
+    | (?P<comment><!--)
+    | (?P<anchor><a\s[^<>\n]{{1,500}}+>(?:(?!</a>)[^\n`]){{0,300}}+</a>)
     | (?P<angle><[!@#/A-Za-z:][^<>\s]{{0,2000}}+(?:[ ][^<>\n]{{0,300}}+)?+>)
     | (?P<address>https?://[^\s<>`*\[\]\\]++)
+    | (?P<entity>{ENTITY})
     | (?P<marks>\*+|_+|~+)
     """,
     re.VERBOSE | re.DOTALL,
@@ -31,10 +36,15 @@ _UNFINISHED_TOKEN = re.compile(
         [!@#:/][^<>\s|]{0,100}+(?:\|[^<>\n]{0,200}+)?+
       | [A-Za-z][A-Za-z0-9+.-]*+:[^<>\s|]{0,2000}+(?:\|[^<>\n]{0,200}+)?+
       | [A-Za-z][A-Za-z0-9-]{0,20}+/?
-      | (?:a|img|p|div|span|details|font|table|t[rdh])\s[^<>\n]{0,500}+
+      | a\s[^<>\n]{0,500}+(?:>(?P<label>(?:(?!</a>)[^\n`]){0,300}+))?+
+      | (?:img|p|div|span|details|font|table|t[rdh])\s[^<>\n]{0,500}+
     )?\Z""",
     re.VERBOSE,
 )
+
+#: An entity, or an address in angle brackets, at the end of a growing text: the next characters may change it.
+_UNFINISHED_ENTITY = re.compile(r"&#?[A-Za-z0-9]{0,32}\Z")
+_LAST_TOKEN = re.compile(r"<[^\s<>]++>\Z")
 
 #: Emphasis or code marks at the end of a growing text: the next characters may be more marks.
 _UNFINISHED_MARKS = re.compile(r"(?<![*_~`\\])[*_~`\\]++\Z")
@@ -147,8 +157,8 @@ class InlineParser:
         for place in re.finditer(r"[<\[]", self._text[start:stop]):
             at = start + place.start()
             if place[0] == "<":
-                if _UNFINISHED_TOKEN.match(self._text, at):
-                    return at, ""
+                if token := _UNFINISHED_TOKEN.match(self._text, at):
+                    return at, token["label"] or ""
             else:
                 at -= at > 0 and self._text[at - 1] == "!"
                 if found := UNFINISHED_LINK.match(self._text, at):
@@ -167,8 +177,11 @@ class InlineParser:
                 return self._parse_code(start, end, found[0])
             case "marks":
                 self._parse_emphasis(start, found[0])
-            case "escape" | "reference" | "angle" | "address":
+            case "comment":
+                return self._parse_comment(start, end)
+            case "escape" | "reference" | "anchor" | "angle" | "address" | "entity":
                 self.spans.append(InlineSpan(start, end))
+                self._parse_tag(start, end)
             case _ if self._is_cut_by_code(found):
                 return found.start("label")
             case _:
@@ -221,6 +234,27 @@ class InlineParser:
             return len(self._text)
         self.spans.append(InlineSpan(start, inside))  # the ticks are not split
         return inside
+
+    def _parse_comment(self, start: int, end: int) -> int:
+        stop = self._text.find(COMMENT_END, start + 2)
+        if stop < 0 and self._is_growing:
+            self.unfinished = self.unfinished or (start, "")
+            return len(self._text)
+        end = max(end, stop + len(COMMENT_END))
+        self.spans.append(InlineSpan(start, end))
+        return end
+
+    def _parse_tag(self, start: int, end: int) -> None:
+        """Add the opening tag of a pair, such as `<b>`, to the open marks, or remove it for the closing tag."""
+        tag = TAG.fullmatch(self._text, start, end)
+        if tag is None or (name := PAIRED_TAGS.get(tag["name"].lower())) is None:
+            return
+        mark = f"<{name}>"
+        if not tag["slash"]:
+            if sum(map(len, self._open_marks)) + len(mark) <= _MAX_CARRIED_MARKS and opens_pair(self._text, tag):
+                self._open_marks.append(mark)
+        elif mark in self._open_marks:
+            del self._open_marks[len(self._open_marks) - 1 - self._open_marks[::-1].index(mark) :]
 
     def _parse_emphasis(self, start: int, marks: str) -> None:
         sign, size = marks[0], len(marks)
@@ -282,7 +316,7 @@ def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_
         *_mark_parts(marks),
         *_render_parts(body, parser.spans, dialect),
         *([(True, " ")] if is_in_code else []),
-        *_mark_parts(open_marks[::-1]),
+        *_mark_parts(closing_marks(open_marks)),
         (False, text[len(body) :]),
     ]
     rendered = _join_parts(parts, dialect)
@@ -335,7 +369,7 @@ def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
         if last.is_closed or text[last.start :].strip("`").strip():
             return text if last.is_closed else _CODE_END.sub("", text)
         text = text[: last.start]
-    return _UNFINISHED_MARKS.sub("", text)
+    return _UNFINISHED_MARKS.sub("", _UNFINISHED_ENTITY.sub("", text))
 
 
 def stable_part(text: str, marks: Sequence[str] = ()) -> str:
@@ -348,7 +382,35 @@ def stable_part(text: str, marks: Sequence[str] = ()) -> str:
         marks: the emphasis and code marks that are open at the start of the text.
     """
     unfinished = InlineParser(text, marks, is_growing=True).unfinished
-    return remove_unfinished(text[: unfinished[0]] if unfinished else text, marks)
+    if unfinished:
+        text = text[: unfinished[0]]
+    elif text.endswith(">") and (token := _LAST_TOKEN.search(text)):  # its form depends on the next character
+        text = text[: token.start()]
+    return remove_unfinished(text, marks)
+
+
+class _PlainText(Dialect):
+    """Dialect without markup."""
+
+    html_marks: Mapping[str, str] = {}
+    entity_signs = string.punctuation
+
+    def render_link(self, link: Link) -> tuple[str, str]:
+        return ("", "") if link.label == link.target else show_target(link)
+
+    def render_autolink(self, token: str, *, is_last: bool) -> str:
+        del is_last
+        return token[1:-1].removeprefix("mailto:")
+
+    def escape_sign(self, sign: str) -> str:
+        return sign
+
+    def render_prose(self, text: str) -> str:
+        return " ".join(convert_html(text, self).split("\n"))
+
+
+_PLAIN_TEXT = _PlainText()
+_MARKUP_SIGN = re.compile(r"[\\`*_~\[<&]")
 
 
 def plain_text(text: str) -> str:
@@ -356,23 +418,32 @@ def plain_text(text: str) -> str:
 
     A link whose label is its URL is shown once.
     """
-    parser = InlineParser(text)
-    result, at = "", 0
-    for span in parser.spans:
-        result += _remove_marks(text[at : span.start])
+    return _join_parts(_plain_parts(text), _PLAIN_TEXT) if _MARKUP_SIGN.search(text) else text
+
+
+def _plain_parts(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield the parts of a paragraph without code, link and emphasis marks: see `_render_parts`."""
+    at = 0
+    for span in InlineParser(text).spans:
+        yield False, _remove_marks(text[at : span.start])
         if span.link:
-            label = plain_text(span.link.label)
-            result += label if label == span.link.target else f"{label} ({span.link.target})"
+            yield from _plain_parts(span.link.label)
+            yield False, _PLAIN_TEXT.render_link(span.link)[1]
         elif span.ticks:
-            result += text[span.start : span.end].strip("`").strip()
+            yield True, text[span.start : span.end].strip("`").strip()
         else:
-            result += text[span.start : span.end].removeprefix("\\")
+            yield False, text[span.start : span.end]
         at = span.end
-    return result + _remove_marks(text[at:])
+    yield False, _remove_marks(text[at:])
 
 
 def _break_links(text: str, dialect: Dialect) -> str:
     return re.sub(rf"\](?=[{dialect.link_openers}])", r"]\\", text)
+
+
+def closing_marks(marks: Sequence[str]) -> list[str]:
+    """Return the marks that close open marks, in order."""
+    return [mark.replace("<", "</") for mark in reversed(marks)]
 
 
 def _mark_parts(marks: Sequence[str]) -> Iterator[tuple[bool, str]]:

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
+from urllib.parse import quote
 
 _LABEL = r"!?\[(?P<label>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,200}+\](?:\([^()\s]{0,2000}+\))?+){0,500}+)"
 
@@ -83,6 +84,11 @@ def show_target(link: Link) -> tuple[str, str]:
         An empty text, and the text after the label: ` (URL)`, or the bare URL if the label is blank.
     """
     return "", f" ({link.target})" if link.label.strip() else link.target
+
+
+def quote_target(target: str) -> str:
+    """Return a URL for the parentheses of a link, without angle brackets around it."""
+    return re.sub(r"[\s()<>|\\]", lambda found: quote(found[0], safe=""), target)
 
 
 def _visible_label(label: str) -> str:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from channels.markdown import inline
 from channels.markdown.blocks import (
+    COMMENT_END,
     BlockContext,
     CodeFence,
     LineKind,
@@ -24,6 +25,9 @@ MAX_INDENT = 80
 
 #: Longest info string that a continued code block repeats.
 _MAX_REPEATED_INFO = 40
+
+#: Line break in a table cell, which only HTML can make.
+_LINE_BREAK = re.compile(r"\n *")
 
 _HEADING_MARKS = re.compile(r"[ \t]*#+[ \t]*")
 TABLE_KINDS = {LineKind.TABLE_HEAD, LineKind.DELIMITER, LineKind.ROW}
@@ -125,6 +129,7 @@ class ChunkWriter:
         self._closing_marks = ""
         self._has_code = False
         self._last_kind = LineKind.BLANK
+        self._skips_blank = False
         self._unsettled_size = 0  # size of the end that more text may change
 
     @property
@@ -162,13 +167,26 @@ class ChunkWriter:
         """
         groups = group_lines(lines)
         for number, group in enumerate(groups, 1):
+            if group[0].kind is LineKind.COMMENT:
+                text = _visible_text(group[0])
+                if not text.strip():
+                    self._skips_blank |= self._last_kind is LineKind.BLANK
+                    continue
+                group = [replace(group[0], kind=LineKind.TEXT, text=text.lstrip())]  # noqa: PLW2901  # as shown
+            if self._skips_blank and group[0].kind is LineKind.BLANK:  # the blank line before the comment is enough
+                continue
+            self._skips_blank = False
             is_first = self._is_blank
             if is_first and not group[0].text.strip():  # a message starts with its first visible line
                 continue
             if is_first:
                 self._is_blank = False
                 self._open_chunk(group[0])
+            before, size = self._last_kind, len(self._out)
             self._write_group(group, ending if number == len(groups) else TextEnding.WHOLE, is_first=is_first)
+            if group[0].kind is LineKind.TEXT and not "".join(self._out[size:]).strip():  # it had only tags
+                del self._out[size:]
+                self._skips_blank, self._last_kind = before is LineKind.BLANK, before
 
     def _open_chunk(self, first: SourceLine) -> None:
         """Reopen the code block in which the message starts.
@@ -275,7 +293,9 @@ class ChunkWriter:
 
         So no code continues into the next cell.
         """
-        return "|".join(inline.render_inline(cell, self._dialect).text or cell for cell in CELL_SEPARATOR.split(line))
+        cells = (inline.render_inline(cell, self._dialect).text or cell for cell in CELL_SEPARATOR.split(line))
+        row = "|".join(cells)
+        return _LINE_BREAK.sub(" ", row) if "\n" in row else row
 
     def _open_fence(self, fence: CodeFence, before: str, info: str) -> None:
         opening, self._closing_marks = self._dialect.render_fence(fence.marks, info)
@@ -314,6 +334,11 @@ class ChunkWriter:
         return self._dedent if self._dialect.nests_code or fence is None else max(self._dedent, fence.indent)
 
 
+def _visible_text(line: SourceLine) -> str:
+    """Return the text after the end of an HTML comment in a line of the kind `COMMENT`."""
+    return "" if line.context.is_comment else line.text.partition(COMMENT_END)[2]
+
+
 def remove_deep_indent(text: str) -> str:
     """Return a text without its leading spaces and tabs if they exceed `MAX_INDENT`."""
     return text.lstrip(" \t") if len(text) - len(text.lstrip(" \t")) > MAX_INDENT else text
@@ -339,7 +364,7 @@ def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str
     Returns:
         The size in units of `measure`.
     """
-    size = measure(context.quote) + 2 * measure("".join(context.marks))
+    size = measure(context.quote) + measure("".join([*context.marks, *inline.closing_marks(context.marks)]))
     if context.fence:
         size += closing_size(context.fence, dialect, measure)
         size += measure(f"{context.fence.quote}{context.fence.marks} \n")

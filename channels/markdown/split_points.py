@@ -45,6 +45,7 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
         if is_cluster_start(text, at) and not _is_within(at, unsplittable):
             return at
     clusters = [at for at in cluster_starts(text, first, len(text)) if at > first and not text[at].isspace()]
+    clusters = [at for at in clusters if not (text[at] in "->" and text[at - 1] == "-")]  # in the end of a comment
     allowed = [at for at in clusters if not _is_within(at, unsplittable)]
     if candidates := [at for at in allowed if at >= middle and not _LOOKS_LIKE_BLOCK.match(text, at)]:
         return candidates[-1]

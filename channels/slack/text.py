@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from textwrap import shorten
 
 from channels.markdown.dialect import Dialect
-from channels.markdown.links import Link, show_target
+from channels.markdown.html import convert_html
+from channels.markdown.links import LINK, Link, quote_target, show_target
 from core.identity import clean_name
 
 #: Most characters of a title.
@@ -17,10 +18,23 @@ TITLE_SIZE = 60
 _TOKEN = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|\n]*)(?:\|(?P<label>[^<>\n]*))?>")
 
 #: Slack parses tokens inside Markdown too; a `<` before any other character starts no token.
-_TOKEN_START = re.compile(r"<(?=[!@#A-Za-z/])")
+_OPENING_BRACKET = r"<(?=[!@#A-Za-z/])"
+
+#: Slack decodes entities in text and in code, but not in the targets of links (measured: PostHog, pull request 95054).
+_ENTITY_START = r"&(?=#?[A-Za-z0-9]{1,32};)"
+_ESCAPED_IN_CODE = re.compile(rf"{_OPENING_BRACKET}|{_ENTITY_START}")
+_ESCAPED_IN_TEXT = re.compile(rf"(?P<target>https?://[^\s<>()]++)|{_OPENING_BRACKET}|{_ENTITY_START}")
 
 #: `<https://...>` is an address without a label.
-_AUTOLINK = re.compile(r"<(https?://[^\s<>|]+)>")
+_AUTOLINK = re.compile(r"<(https?://[^\s<>|]+)>", re.IGNORECASE)
+
+_LINK = re.compile(LINK)
+
+#: Longest address that is its own label, too.
+_MAX_LABEL = 500
+
+#: Characters of an address that may be Markdown in the label of a link.
+_LABEL_MARKS = re.compile(r"[\[\]*~`\\]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 #: Mentions of users, channels and user groups. Slack: since 2024 the names of the latter two are left out, or empty.
 _MENTION = re.compile(
@@ -32,6 +46,8 @@ _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*+\n)++")
 
 #: Parts of a phone number that its address lacks.
 _PHONE_MARKS = re.compile(r"[\s().\-/]+")
+
+_ESCAPES = {"<": "&lt;", "&": "&amp;"}
 
 _EVERYBODY = {"channel", "everyone", "here"}
 
@@ -115,7 +131,7 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
                     return f"{label} ({target})"
                 return label or target
 
-    return _unescape(_TOKEN.sub(replacement, text))
+    return unescape(_TOKEN.sub(replacement, text))
 
 
 def _is_address(label: str, target: str) -> bool:
@@ -132,11 +148,13 @@ def _is_address(label: str, target: str) -> bool:
 
 
 def escape_tokens(text: str) -> str:
-    """Return a text in which each `<` that would start a token of Slack is escaped.
+    """Return Markdown in which each `<` that would start a token of Slack, and each `&` of an entity, is escaped.
 
-    So the text mentions nobody, and no link hides its URL.
+    So the text mentions nobody, no link hides its URL, and readers see the characters of the text.
     """
-    return _TOKEN_START.sub("&lt;", text)
+    if "<" not in text and "&" not in text:
+        return text
+    return _ESCAPED_IN_TEXT.sub(lambda found: found["target"] or _ESCAPES[found[0]], text)
 
 
 class SlackMarkdown(Dialect):
@@ -146,18 +164,39 @@ class SlackMarkdown(Dialect):
     """
 
     link_openers = "(:"
+    entity_signs = "<&"
 
     def max_growth(self, source: str) -> int:
-        return 3 * source.count("<") + source.count("](") + source.count("]:")
+        growth = source.count("](") + source.count("]:")
+        if brackets := source.count("<"):
+            growth += 4 * brackets + sum(len(found[1].encode()) + 4 for found in _AUTOLINK.finditer(source))
+        return growth + 4 * source.count("&")
 
     def render_prose(self, text: str) -> str:
-        return escape_tokens(_AUTOLINK.sub(r"\1", text))
+        return escape_tokens(convert_html(text, self))
+
+    def render_autolink(self, token: str, *, is_last: bool) -> str:
+        """Return the address as a link, whose end no following text can move.
+
+        Slack finds the end of a bare address by itself. Mail and an address that cannot be a label get a space instead.
+        """
+        address = token[1:-1].removeprefix("mailto:")
+        if is_last:
+            return address
+        link = f"[{address}]({address})"
+        is_label = "://" in address and len(address) <= _MAX_LABEL and not _LABEL_MARKS.search(address)
+        return link if is_label and _LINK.fullmatch(link) else f"{address} "
 
     def render_code(self, text: str) -> str:
-        return escape_tokens(text)
+        if "<" not in text and "&" not in text:
+            return text
+        return _ESCAPED_IN_CODE.sub(lambda found: _ESCAPES[found[0]], text)
 
     def render_link(self, link: Link) -> tuple[str, str]:
-        return show_target(link) if link.is_disguised or set(link.target) & set("|<>") else super().render_link(link)
+        if link.is_disguised or set(link.target) & set("|<>"):
+            return show_target(link)
+        before, after = super().render_link(link)
+        return before, after.replace(f"<{link.target}>", quote_target(link.target), 1)
 
 
 def utf8_size(text: str) -> int:
@@ -170,5 +209,5 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _unescape(text: str) -> str:
+def unescape(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

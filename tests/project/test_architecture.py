@@ -23,7 +23,7 @@ HOMES = {
     "openai": ["core/models/providers/openai.py", "core/models/provider_registry.py"],
     "anthropic": ["core/models/providers/anthropic.py", "core/models/provider_registry.py"],
     "xllamacpp": ["core/models/providers/local_server.py"],
-    "markdown_it": ["simulator/src/chatrig/page/markdown.py"],
+    "markdown_it": ["channels/slack/client/blocks.py", "simulator/src/chatrig/page/markdown.py"],
     "pygments": ["simulator/src/chatrig/page/markdown.py"],
     "textual": ["simulator/src/chatrig/terminal"],
     "watchfiles": ["bot/simulator/command.py"],

@@ -4,13 +4,27 @@ Slack: docs.slack.dev/reference/block-kit. An update with blocks shows no "(edit
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from channels.base import Button
-from channels.slack.text import escape
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
-#: Characters of a message that its notification shows.
-NOTIFICATION_SIZE = 3_000
+from channels.base import Button
+from channels.markdown.blocks import BlockContext
+from channels.markdown.chunk_reader import ChunkReader
+from channels.markdown.dialect import MessageLimits
+from channels.slack.text import escape, unescape
+
+#: Characters of a message that its notification has. Slack: `chat.update` refuses more than 4,000 bytes.
+NOTIFICATION_SIZE = 300
+
+#: Characters of a message that are parsed for it: marks and the targets of links are left out.
+_PARSED_SIZE = 2 * NOTIFICATION_SIZE
+_NO_LIMITS = MessageLimits(chunk_size=100 * _PARSED_SIZE, measure=len)
+
+#: Parser of the message; entities are decoded afterwards, as Slack decodes them in code, too.
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(["entity", "code"])
 
 #: Slack: most characters of a button's label.
 LABEL_SIZE = 75
@@ -31,14 +45,51 @@ def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any
         controls: the buttons and menus below the text.
 
     Returns:
-        The arguments `blocks` and `text` of `chat.postMessage`. In the latter, `&`, `<` and `>` are escaped, and an
-        ellipsis replaces all after `NOTIFICATION_SIZE` characters.
+        The arguments `blocks` and `text` of `chat.postMessage`. The latter is the start of the message without
+        Markdown, at most `NOTIFICATION_SIZE` characters, in which `&`, `<` and `>` are escaped.
     """
-    notice = escape(text.replace("&lt;", "<"))
+    is_whole = len(text) <= _PARSED_SIZE
+    notice = _render_notification(text[:_PARSED_SIZE], is_whole=is_whole)
+    if not is_whole or len(notice) > NOTIFICATION_SIZE:
+        notice = f"{notice[: NOTIFICATION_SIZE - 1].rstrip()}…"
     return {
         "blocks": [{"type": "markdown", "text": text}, *button_blocks(controls)],
-        "text": notice if len(notice) <= NOTIFICATION_SIZE else f"{notice[:NOTIFICATION_SIZE]}…",
+        "text": escape(notice),
     }
+
+
+@lru_cache(maxsize=128)  # the start of a growing message rarely changes
+def _render_notification(start: str, *, is_whole: bool) -> str:
+    """Return the plain text of a message's start, on several lines.
+
+    Args:
+        start: the first characters of the message in Slack's Markdown.
+        is_whole: whether these are all.
+    """
+    if not is_whole:
+        reader = ChunkReader(_NO_LIMITS, BlockContext(), start)
+        reader.find_break()
+        start = reader.render().text  # without an incomplete link or open marks
+    parts = list[str]()
+    for token in _MARKDOWN.parse(start):
+        match token.type:
+            case "inline":
+                parts += map(_get_content, token.children or ())
+            case "fence":
+                parts.append(token.content)
+            case "list_item_open":
+                parts.append(f"{token.info}{token.markup} " if token.info else "- ")
+            case "paragraph_close" | "heading_close" | "tr_close":
+                parts.append("\n")
+            case "td_close" | "th_close":
+                parts.append(" ")
+    lines = (line.strip() for line in unescape("".join(parts)).split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+def _get_content(token: Token) -> str:
+    """Return the visible text of an inline token of Markdown; empty for marks."""
+    return "\n" if token.type in ("softbreak", "hardbreak") else token.content
 
 
 def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:

@@ -1,3 +1,5 @@
+from html import unescape
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from channels.slack.text import (
     to_plain_text,
     utf8_size,
 )
-from chatrig.slack.state.markup import SlackContent, find_pings, render_text
+from chatrig.slack.state.markup import SlackContent, decode_entities, find_pings, render_text
 
 NAMES = {"U1": "ada", "W2": "grace"}
 
@@ -193,6 +195,8 @@ def test_a_token_is_inert_in_code_as_well(token: str) -> None:
         ("[page](https://x.y)", "[page](https://x.y)"),
         ("[page <@U1>](https://x.y)", "[page &lt;@U1>](https://x.y)"),
         ("<https://x.y/?a=b&c=d>", "https://x.y/?a=b&c=d"),
+        ("[page](<https://x.y/a b>)s", "[page](https://x.y/a%20b)s"),
+        ("[page](<https://x.y/a>)s", "[page](https://x.y/a)s"),
         ("[bank.example][1]\n\n[1]: https://evil.example", "[bank.example][1]\n\n[1]\\: https://evil.example"),
         ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b |\n|---|---|\n| 1 | 2 |"),
         ("So:\n| a | b |\n|---|---|\n| 1 | 2 |\nDone", "So:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nDone"),
@@ -206,3 +210,62 @@ def test_a_token_is_inert_in_code_as_well(token: str) -> None:
 )
 def test_a_link_shows_its_target_and_markdown_is_unchanged(model: str, slack: str) -> None:
     assert render_chunk(model) == slack
+
+
+@pytest.mark.parametrize("after", ["에서", "をご覧", "。然后", "s", "/b", "—next", "_", "`code`", "<@U1>", "**"])
+def test_the_end_of_an_explicit_address_stays(after: str) -> None:
+    link = "[https://x.y/a_b?c&d](https://x.y/a_b?c&d)"
+    assert render_chunk(f"see <https://x.y/a_b?c&d>{after} z") == f"see {link}{after.replace('<', '&lt;')} z"
+    assert render_chunk(f"- *<https://x.y/a_b?c&d>*{after}") == f"- *{link}*{after.replace('<', '&lt;')}"
+
+
+@pytest.mark.parametrize(
+    "address", ["https://x.y/a_(b)", "https://x.y/_b_", "https://x.y/*b", f"https://x.y/{'a' * 600}"]
+)
+def test_an_address_that_is_no_label_ends_at_a_space(address: str) -> None:
+    assert render_chunk(f"<{address}>에서") == f"{address} 에서"
+    assert render_chunk(f"<{address}>\n에서") == f"{address}\n에서"
+
+
+def test_a_mail_address_loses_its_brackets() -> None:
+    assert render_chunk("<a@b.example> <mailto:a@b.example>에게") == "a@b.example a@b.example 에게"
+
+
+def test_a_growing_text_never_shows_a_longer_address() -> None:
+    planner = ChunkPlanner(MessageLimits(chunk_size=3_500, measure=utf8_size, dialect=SlackMarkdown()))
+    stable = ""
+    for character in "see <https://x.y/a>에서 and":
+        planner.feed(character)
+        (chunk,) = planner.plan(Priority.STREAM_UPDATE).chunks
+        assert "/a에" not in chunk.text
+        assert chunk.text.startswith(stable)
+        stable = chunk.text[: chunk.stable_length]
+    assert stable.startswith("see [https://x.y/a](https://x.y/a)에서")
+
+
+literals = st.lists(
+    st.one_of(st.text(max_size=5), st.sampled_from(["<", "&", ";", "&lt;", "&amp;lt;", "&amp;", "<@U1>", "&#60;"]))
+).map("".join)  # fmt: skip
+
+
+@given(literals)
+def test_escaped_text_and_code_are_reversible(text: str) -> None:
+    assert decode_entities(escape_tokens(text)) == text
+    assert decode_entities(SlackMarkdown().render_code(text)) == text
+
+
+@given(st.lists(st.sampled_from(["a", " ", "<", ">", "&", "lt;", "&lt;", "&amp;lt;", "&amp;", "&copy;", "<@U1>"])))
+def test_people_see_the_entities_of_prose_decoded_once(pieces: list[str]) -> None:
+    text = f"x{''.join(pieces)}x"
+    assert decode_entities(render_chunk(text)) == unescape(text)
+
+
+@pytest.mark.parametrize("code", ["`{}`", "```xml\n{}\n```", "| a |\n|---|\n| `{}` |"])
+def test_entities_in_code_are_seen_as_written(code: str) -> None:
+    for text in ("&lt;b&gt;", "R&amp;D", '<a href="?x=1&amp;y=2">', "&amp;amp;", "a && b", "&#60;!here&#62;"):
+        shown = render_chunk(code.format(text))
+        assert decode_entities(shown) == code.format(text)
+
+
+def test_an_escaped_entity_is_literal() -> None:
+    assert decode_entities(render_chunk(r"\&lt; \<b> &amp;lt;")) == "&lt; <b> &lt;"

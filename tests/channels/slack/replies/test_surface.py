@@ -76,6 +76,13 @@ async def test_a_placeholder_grows_into_the_answer(reply: SlackSurfaceReply) -> 
     assert (message.unfurl_links, message.unfurl_media) == (False, False)
 
 
+async def test_the_notification_of_a_message_has_no_markdown(reply: SlackSurfaceReply) -> None:
+    await reply.show("# Done\n\n**See** [the page](https://x.y)\n\n| a | b |\n|---|---|\n| `&lt;T>` | 2 |")
+    (message,) = reply.messages
+    assert message.content.text == "Done\nSee the page\na b\n&lt;T&gt; 2"
+    assert not message.pings
+
+
 async def test_messages_are_posted_and_deleted_as_planned(reply: SlackSurfaceReply) -> None:
     await reply.show("one")
     await reply.show("one", "two", "three")
