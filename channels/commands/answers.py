@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from channels.commands.handlers import RunInBackground, prompt_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.replies.approval_message import refusal_text
 from channels.replies.question_message import entry_error_text
 from channels.replies.request_message import show_decision
 from channels.services import ChannelServices
@@ -87,7 +88,7 @@ class AnswerHandler:
         if request.verdict is not None:
             self._run_in_background(self._services.update_request_message(request), name="request")
             return say(words.ALREADY_ANSWERED)
-        return request if request.may_decide(user) else say(words.NOT_ALLOWED_TO_ANSWER)
+        return request if request.may_decide(user) else refusal_text(request, say)
 
     async def choose(self, id_: str, position: str, user: User, say: MessageCatalog) -> str:
         """Store a chosen option as the answer to a question, and update its message.
@@ -219,7 +220,7 @@ class AnswerHandler:
         if decided.limited is not None:
             return prompt_limit_message(decided.limited, say), False
         if decided.request.verdict is None:
-            return say(words.NOT_ALLOWED_TO_ANSWER), True
+            return refusal_text(decided.request, say), True
         # waits: if the process dies before, another one processes the stored interaction again
         await show_decision(self._services.update_request_message, decided.request)
         if decided.is_first:

@@ -7,7 +7,7 @@ from channels.commands.answers import AnswerHandler, ensure_message_ids
 from channels.commands.handlers import RunInBackground, prompt_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.approval_message import ARGUMENTS_FILE
+from channels.replies.approval_message import ARGUMENTS_FILE, refusal_text
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
 from channels.replies.request_message import show_decision
@@ -154,7 +154,7 @@ class PressHandler:
             if decided.limited:
                 return prompt_limit_message(decided.limited, say)
             if not (isinstance(request, Approval) and request.may_decide(user) and not request.is_readable):
-                return say(words.NOT_AN_APPROVER)
+                return refusal_text(request, say)
             self._run_in_background(self._services.update_request_message(request), name="request")
             return say(words.ARGUMENTS_NOT_ATTACHED, name=ARGUMENTS_FILE)
         # waits: if the process dies before, another one processes the stored press again

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.markdown.times import format_utc
 from channels.replies.approval_message import decision_text, plain_line
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
@@ -169,7 +170,8 @@ def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
     tool = _code(approval.tool, MAX_NAME)
     if approval.verdict is None:
         return say(words.WHY_UNDECIDED, tool=tool)
-    return f"`{tool}`: {_disable_mentions(decision_text(approval.verdict, approval.decider, approval.decided_at, say))}"
+    decision = decision_text(approval.verdict, approval.decider, approval.decided_at, say, format_utc)
+    return f"`{tool}`: {_disable_mentions(decision)}"
 
 
 def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Iterator[str]:

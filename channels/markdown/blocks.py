@@ -109,7 +109,7 @@ class BlockContext:
         item_indents: the columns in which the contents of the open list items start, the outermost first.
         quote: the block quote markers (`> `) of a line that the position splits; else empty.
         marks: the open emphasis and code marks of the paragraph (such as `**`), the outermost first.
-        is_comment: whether an HTML comment is open.
+        comment: the number of block quotes around the open HTML comment; None outside of comments.
     """
 
     fence: CodeFence | None = None
@@ -117,7 +117,7 @@ class BlockContext:
     item_indents: tuple[int, ...] = ()
     quote: str = ""
     marks: tuple[str, ...] = ()
-    is_comment: bool = False
+    comment: int | None = None
 
 
 #: Returns whether a table fits into a message: its header row, its delimiter row, and a row or an empty string.
@@ -181,18 +181,24 @@ class BlockParser:
 
         A comment that ends in the line in which it begins is a block only without other text in the line.
         """
-        if COMMENT_START not in line and not self.context.is_comment:
+        comment = self.context.comment
+        if COMMENT_START not in line and comment is None:
             return None
-        is_closed = COMMENT_END in line
-        if not self.context.is_comment:
-            text, at = split_quote(line)[1].strip(), 0
+        quote, text = split_quote(line)
+        is_closed, quotes = COMMENT_END in line, quote.count(">")
+        if comment is not None and quotes < comment:  # the block quote ends, and with it the comment
+            comment = None
+        if comment is None:
+            self.context = replace(self.context, comment=None)
+            text, at = text.strip(), 0
             while item := _ITEM.match(text, at):
                 at = item.end()
             if not text.startswith(COMMENT_START, at):
                 return None
             if is_closed and (at or text.find(COMMENT_END, 2) != len(text) - len(COMMENT_END)):
                 return None
-        self.context = replace(self.context, is_comment=not is_closed, table=None)
+            comment = quotes
+        self.context = replace(self.context, comment=None if is_closed else comment, table=None)
         return LineKind.COMMENT
 
     def _parse_outside_fence(self, line: str) -> LineKind:

@@ -336,7 +336,7 @@ class ChunkWriter:
 
 def _visible_text(line: SourceLine) -> str:
     """Return the text after the end of an HTML comment in a line of the kind `COMMENT`."""
-    return "" if line.context.is_comment else line.text.partition(COMMENT_END)[2]
+    return "" if line.context.comment is not None else line.text.partition(COMMENT_END)[2]
 
 
 def remove_deep_indent(text: str) -> str:

@@ -1,7 +1,6 @@
 """Approval messages: the tool call, its arguments, the approvers and the decision."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it comes without types
@@ -9,6 +8,7 @@ import regex  # type: ignore[import-untyped]  # it comes without types
 from channels.base import Button, File
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.markdown.times import format_time
 from channels.replies.buttons import approval_buttons
 from core.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
 from core.inbox_message import storable_text
@@ -29,6 +29,9 @@ _DECISIONS = {
     "expired": words.EXPIRED,
     "answered": words.ANSWERED,
 }
+
+_APPROVER_SENTENCES = (words.AUTHOR_MUST_APPROVE, words.OTHERS_MUST_APPROVE, words.APPROVERS_MUST_APPROVE)
+_ANSWERER_SENTENCES = (words.AUTHOR_MUST_ANSWER, words.OTHERS_MUST_ANSWER, words.DECIDERS_MUST_ANSWER)
 
 #: Markup characters in the names of people.
 _MARKUP = regex.compile(r"[\\`*_~|<>\[\]()#]")
@@ -115,27 +118,36 @@ def decision_rule_text(request: HumanRequest, sentences: Mapping[str, str], othe
         others: such a sentence for any other rules, such as named people or roles; it names nobody.
     """
     found = {sentences.get(rule, others) for rule in request.deciders}
-    return say(found.pop() if len(found) == 1 else others, until=format_utc_minute(request.expires_at))
+    return say(found.pop() if len(found) == 1 else others, until=format_time(request.expires_at))
 
 
-def decision_text(verdict: str, decider: str, decided_at: float | None, say: MessageCatalog) -> str:
+def refusal_text(request: HumanRequest, say: MessageCatalog) -> str:
+    """Return the sentence for a person who may not decide a request: it says who may."""
+    is_approval = isinstance(request, Approval)
+    author, others, deciders = _APPROVER_SENTENCES if is_approval else _ANSWERER_SENTENCES
+    return decision_rule_text(request, {OTHERS: others, AUTHOR: author}, deciders, say)
+
+
+def decision_text(
+    verdict: str,
+    decider: str,
+    decided_at: float | None,
+    say: MessageCatalog,
+    format_time: Callable[[float], str] = format_time,
+) -> str:
     """Return a sentence with the decision on a request, its time and the decider.
 
     Args:
         verdict: `approved`, `always`, `denied`, `expired` or `answered`.
         decider: the name of the person; if it is empty, the sentence says *somebody*.
         decided_at: seconds since the epoch; None counts as 0.
+        format_time: returns the text of a time.
     """
     return say(
         _DECISIONS[verdict],
         name=plain_line(decider) or say(words.UNKNOWN_USER),
-        when=format_utc_minute(decided_at or 0.0),
+        when=format_time(decided_at or 0.0),
     )
-
-
-def format_utc_minute(at: float) -> str:
-    """Return a time (seconds since the epoch) as `YYYY-MM-DD HH:MM` in UTC."""
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
 def plain_line(text: str) -> str:

@@ -7,12 +7,12 @@ from decimal import Decimal
 from channels.base import Button
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.markdown.times import format_time
 from channels.replies.approval_message import (
     decision_rule_text,
     decision_text,
     fence_arguments,
     format_tool,
-    format_utc_minute,
     plain_line,
 )
 from channels.replies.buttons import create_button
@@ -198,7 +198,7 @@ def _state_text(question: Question, say: MessageCatalog) -> str:
             return say(
                 words.ANSWERED_BY_MESSAGE,
                 name=plain_line(question.decider) or say(words.UNKNOWN_USER),
-                when=format_utc_minute(question.decided_at),
+                when=format_time(question.decided_at),
             )
         case verdict:
             lines = []

@@ -14,7 +14,7 @@ from channels.base import Button
 from channels.markdown.blocks import BlockContext
 from channels.markdown.chunk_reader import ChunkReader
 from channels.markdown.dialect import MessageLimits
-from channels.slack.text import escape, unescape
+from channels.slack.text import DATE_TOKEN, escape, unescape
 
 #: Characters of a message that its notification has. Slack: `chat.update` refuses more than 4,000 bytes.
 NOTIFICATION_SIZE = 300
@@ -71,7 +71,7 @@ def _render_notification(start: str, *, is_whole: bool) -> str:
         reader.find_break()
         start = reader.render().text  # without an incomplete link or open marks
     parts = list[str]()
-    for token in _MARKDOWN.parse(start):
+    for token in _MARKDOWN.parse(DATE_TOKEN.sub(r"\1", start)):
         match token.type:
             case "inline":
                 parts += map(_get_content, token.children or ())

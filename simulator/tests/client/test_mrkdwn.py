@@ -24,6 +24,7 @@ def get_name(target: str) -> str:
         ("a &lt; b &amp;&amp; c", r"a \< b \&\& c"),
         ("one\ntwo", "one  \ntwo"),
         ("• first\n• second", "- first  \n- second"),
+        ("at <!date^5^{time}|00:00 (UTC)>", "at 00:00 (UTC)"),
     ],
 )
 def test_mrkdwn_becomes_commonmark(text: str, markdown: str) -> None:

@@ -126,6 +126,11 @@ def test_a_comment_longer_than_a_message_is_hidden(platform: str) -> None:
 
 
 @both_platforms
+def test_a_comment_ends_with_its_block_quote(platform: str) -> None:
+    assert "\n".join(plan_texts("> a\n> <!-- secret\n\nb", platform)).split() == [">", "a", "b"]
+
+
+@both_platforms
 def test_bold_html_goes_on_after_a_split(platform: str) -> None:
     chunks = plan_texts(f"<b>{'word ' * 100}</b>end", platform)
     assert len(chunks) > 1

@@ -95,7 +95,7 @@ async def test_a_call_is_shown_with_arguments_and_runs_when_approved(simulator: 
         assert list(request.buttons) == RULED
         assert payments.paid == []
         await chat.press(words.APPROVE, user="grace")
-        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_AN_APPROVER])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.AUTHOR_MUST_APPROVE])
         assert [row.decision for row in await list_requests(chat)] == [None]
         await chat.press(words.APPROVE)
         await wait_for_texts(chat, lambda found: found[-1] == "Done.")
@@ -106,6 +106,18 @@ async def test_a_call_is_shown_with_arguments_and_runs_when_approved(simulator: 
         (row,) = await list_requests(chat)
         assert (row.decision, row.decided_by) == ("approved", str(chat.simulator.people["ada"].id))
         assert [message.event_key for message in await chat.bot.list_inbox_messages()][1] == f"decision:{row.id}"
+
+
+async def test_a_deadline_is_in_the_time_zone_of_each_reader(simulator: Any, tmp_path: Path) -> None:
+    payments = ConfirmedPaymentTool()
+    async with run_conversation(simulator, tmp_path, create_payment(), core=create_settings(payments)) as chat:
+        await chat.say("pay!")
+        (request,) = await wait_for_approvals(chat)
+        (row,) = await list_requests(chat)
+        assert any(f"{token}{int(row.expires_at)}" in request.text for token in ("<t:", "<!date^"))
+        await chat.press(words.DENY)
+        await chat.simulator.wait_for(lambda: "⛔" in chat.list_replies()[1].text)
+        assert any(token in chat.list_replies()[1].text for token in ("<t:", "<!date^"))
 
 
 async def test_an_approved_call_runs_with_the_common_rights_of_its_authors(simulator: Any, tmp_path: Path) -> None:
@@ -356,7 +368,7 @@ async def test_an_approval_may_need_another_user_than_the_author(simulator: Any,
         (request,) = await wait_for_approvals(chat)
         assert list(request.buttons) == [words.APPROVE, words.DENY]
         await chat.press(words.APPROVE)
-        await chat.simulator.wait_for(lambda: chat.list_private_messages() == [words.NOT_AN_APPROVER])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages() == [words.OTHERS_MUST_APPROVE])
         await chat.press(words.APPROVE, user="grace")
         await wait_for_texts(chat, lambda found: found[-1] == "Paid." and "Grace" in found[1])
 

@@ -286,7 +286,7 @@ async def test_only_the_people_in_the_payload_answer(simulator: Any, tmp_path: P
         question = await wait_for_button(chat, "M")
         assert words.AUTHOR_ANSWERS[:10] not in question.text
         await chat.press("M")
-        await chat.simulator.wait_for(lambda: chat.list_private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages("ada") == [words.DECIDERS_MUST_ANSWER])
         await chat.say("ask: size")  # a message of the author is no answer
         await chat.simulator.wait_for(lambda: sum("M" in reply.buttons for reply in chat.list_replies()) == 2)
         await chat.press("S", user="grace")

@@ -52,7 +52,7 @@ async def test_a_button_of_the_asker_answers_once(simulator: Any, tmp_path: Path
         assert list(question.buttons) == ["S", "M"]
         assert words.CHOOSE_ONE in question.text
         await chat.press("M", user="grace")
-        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.AUTHOR_MUST_ANSWER])
         await chat.press("M")
         await wait_for_texts(chat, lambda found: found[-1] == "M it is.")
         await chat.simulator.wait_for(lambda: not chat.list_replies()[1].buttons)
@@ -139,7 +139,7 @@ async def test_a_form_shows_errors_and_is_submitted_on_slack(tmp_path: Path) -> 
         await chat.say("a shirt")
         await wait_for_button(chat, words.ANSWER)
         await chat.press(words.ANSWER, user="grace")
-        await slack.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await slack.wait_for(lambda: chat.list_private_messages("grace") == [words.AUTHOR_MUST_ANSWER])
         await chat.press(words.ANSWER)
         await slack.wait_for(lambda: slack.modals("ada"))
         (modal,) = slack.modals("ada")
@@ -174,7 +174,7 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
         await chat.say("a shirt")
         question = await wait_for_button(chat, words.ANSWER)
         await discord.click_button("grace", question, question.buttons[words.ANSWER])
-        await discord.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await discord.wait_for(lambda: chat.list_private_messages("grace") == [words.AUTHOR_MUST_ANSWER])
         await discord.submit_modal(await open_form(question, words.ANSWER), {"field-0": "Ada", "field-1": "many"})
         correction = await discord.wait_for(lambda: find_private_message(words.CORRECT_ANSWER))
         assert f"Field 1: {words.ENTRY_NOT_INTEGER}" in correction.text

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from channels.base import Priority
 from channels.markdown.dialect import MessageLimits
+from channels.markdown.times import format_time
 from channels.replies.chunk_planner import ChunkPlanner
 from channels.slack.text import (
     SlackMarkdown,
@@ -269,3 +270,10 @@ def test_entities_in_code_are_seen_as_written(code: str) -> None:
 
 def test_an_escaped_entity_is_literal() -> None:
     assert decode_entities(render_chunk(r"\&lt; \<b> &amp;lt;")) == "&lt; <b> &lt;"
+
+
+def test_a_time_is_a_date_that_each_reader_sees_in_their_own_zone() -> None:
+    token = "<!date^1764374400^{date_short_pretty} {time}|2025-11-29 00:00 (UTC)>"
+    assert SlackMarkdown().render_prose(f"until {format_time(1_764_374_400)}.") == f"until {token}."
+    assert SlackMarkdown().render_prose("<t:253402300800:f>") == "&lt;t:253402300800:f>"  # no date of Slack
+    assert to_plain_text(token, {}) == "2025-11-29 00:00 (UTC)"

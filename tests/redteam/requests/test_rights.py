@@ -75,7 +75,7 @@ async def test_only_adk_requests_approvals(simulator: Any, tmp_path: Path, attac
         await chat.bot.wait_for_turns(1)
         assert [list(reply.buttons) for reply in chat.list_replies()][1:] == [[words.APPROVE, words.DENY]]
         await chat.press(words.APPROVE)
-        await chat.simulator.wait_for(lambda: chat.list_private_messages("ada") == [words.NOT_AN_APPROVER])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages("ada") == [words.OTHERS_MUST_APPROVE])
         await chat.press(words.APPROVE, user="grace")
         await wait_for_texts(chat, lambda found: found[-1] == "Done.")
         assert paid == ["Mallory"]
@@ -239,5 +239,5 @@ async def test_the_author_of_an_answer_is_none_of_the_others_who_approve(simulat
         await chat.bot.wait_for_turns(2)
         for user in ("ada", "grace"):
             await chat.press(words.APPROVE, user=user)
-            await chat.simulator.wait_for(lambda: chat.list_private_messages(user) == [words.NOT_AN_APPROVER])  # noqa: B023
+            await chat.simulator.wait_for(lambda: chat.list_private_messages(user) == [words.OTHERS_MUST_APPROVE])  # noqa: B023
         assert paid == []

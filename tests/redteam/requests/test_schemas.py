@@ -68,7 +68,7 @@ async def test_a_schema_of_many_combinations_stops_nobody(simulator: Any, tmp_pa
         await wait_for_texts(chat, lambda found: "Hello." in found)
     async with run_conversation(simulator, tmp_path, "And again.", core=ASKING) as chat:
         await chat.press(words.ANSWER, user="grace")
-        await simulator.wait_for(lambda: words.NOT_ALLOWED_TO_ANSWER in chat.list_private_messages("grace"))
+        await simulator.wait_for(lambda: words.AUTHOR_MUST_ANSWER in chat.list_private_messages("grace"))
         await expire_requests(chat)
         await chat.say("hello")
         await wait_for_texts(chat, lambda found: found[-1:] == ["And again."])

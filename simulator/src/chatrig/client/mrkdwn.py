@@ -154,6 +154,8 @@ def _convert_code(text: str) -> str:
 
 def _convert_angle(inner: str, resolve_name: NameResolver) -> str:
     target, _, label = inner.partition("|")
+    if target.startswith("!date^"):
+        return label
     if target[0] in "@#!":
         return f"**{resolve_name(target)}**" if not label else f"**{target[0] if target[0] != '!' else ''}{label}**"
     return f"[{label}]({target})" if label else target

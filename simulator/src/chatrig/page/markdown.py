@@ -108,9 +108,15 @@ def _render_discord_angle(inner: str, names: Mapping[str, str]) -> str:
     if found := re.fullmatch(r"(/[^:]+):\d+", inner):
         return render_mention(found[1])
     if found := re.fullmatch(r"t:(-?\d{1,11})(?::\w)?", inner):
-        with suppress(ValueError, OverflowError, OSError):  # year out of range
-            return f"<time>{datetime.fromtimestamp(int(found[1])).astimezone():%Y-%m-%d %H:%M}</time>"
+        return render_time(int(found[1]))
     return render_link(inner) if re.match("https?://", inner) else ""
+
+
+def render_time(at: int) -> str:
+    """Return a time in seconds since the epoch as HTML, in local time; "" if it is out of range."""
+    with suppress(ValueError, OverflowError, OSError):
+        return f"<time>{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}</time>"
+    return ""
 
 
 def _parse_angle(state: StateInline, silent: bool) -> bool:

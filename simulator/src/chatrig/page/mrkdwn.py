@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.emoji import Emoji
 
-from chatrig.page.markdown import render_code, render_link, render_mention, render_slack
+from chatrig.page.markdown import render_code, render_link, render_mention, render_slack, render_time
 from chatrig.slack.state.markup import SlackContent, decode_entities, list_attachment_texts
 
 #: Names of users and channels by id.
@@ -119,6 +119,8 @@ def _render_angle(inner: str, names: Names) -> str:
     sign, key = target[:1], target[1:]
     if sign in ("@", "#"):
         return render_mention(f"{sign}{names.get(key) or decode_entities(label) or key}")
+    if found := re.fullmatch(r"!date\^(\d{1,11})\^[^^]+", target):
+        return render_time(int(found[1])) or escape(decode_entities(label))
     if sign == "!":
         return render_mention(f"@{decode_entities(label).removeprefix('@') or key.partition('^')[0]}")
     if re.match(r"(?:https?://|mailto:)", target, re.IGNORECASE):

@@ -54,3 +54,8 @@ def test_no_notification_pings_anybody(text: str) -> None:
     content = message_content(escape_tokens(text))
     assert not find_pings(SlackContent(content["text"]), {})
     assert escape(decode_entities(content["text"])) == content["text"]
+
+
+def test_a_notification_has_the_fallback_of_a_date() -> None:
+    content = message_content("_until <!date^1764374400^{date_short_pretty} {time}|2025-11-29 00:00 (UTC)>._")
+    assert content["text"] == "until 2025-11-29 00:00 (UTC)."
