@@ -33,6 +33,7 @@
         │   └── ProviderTimeoutError     the stream sent nothing until the time limit
         ├── ProviderRequestError     the provider refused the request
         │   └── ContextLengthError       the request exceeds the model's context
+        ├── LengthLimitError         the model reached its length limit before it wrote an answer
         └── ContentBlockedError      the provider's safety rules withheld the answer
 
 `str(error)` is for operators and has no secrets. The exception of a library is only in
@@ -273,6 +274,10 @@ class ContextLengthError(ProviderRequestError):
 
     Only the providers of OpenAI (also for local models) and Anthropic raise it; Gemini's raises `ProviderRequestError`.
     """
+
+
+class LengthLimitError(ProviderError):
+    public = "The model reached its length limit before it could answer. Please ask for less at once."
 
 
 class ContentBlockedError(ProviderError):

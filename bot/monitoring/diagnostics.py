@@ -39,6 +39,7 @@ ADVICE: Mapping[str, str] = {
     "ProviderTimeoutError": "the model sends nothing for too long: raise MODEL_IDLE_TIMEOUT_SECONDS for a slow model",
     "ProviderRequestError": "the provider refuses the request: see the log lines of the turn",
     "ProviderError": "the model could not answer: see the log lines of the turn",
+    "LengthLimitError": "the model thinks up to its length limit: raise max_output_tokens of the agent, or think less",
     "ContentBlockedError": "the provider's safety filter blocked the answer: nothing to fix here",
     "QuestionSchemaError": "ADK refuses the schema of an agent's question: the log lines of the turn name the place",
     "InstructionError": "an agent's instruction has an unknown variable: the error in `parley why ID` names both",

@@ -12,7 +12,14 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-from core.models.finish_reasons import BLOCKED_NOTE, CUT_OFF_NOTE, EMPTY_FILE_NOTE, FILE_TOO_LARGE_NOTE
+from core.models.finish_reasons import (
+    BLOCKED_NOTE,
+    BROKEN_OFF_NOTE,
+    CUT_OFF_NOTE,
+    EMPTY_FILE_NOTE,
+    FILE_TOO_LARGE_NOTE,
+    UNCLEAR_NOTE,
+)
 
 #: The text of a reply without text; the same in each language.
 PLACEHOLDER = "…"
@@ -300,7 +307,8 @@ class MessageCatalog:
 
         The core adds a note at the end if an answer was cut off or withheld, or a file is left out.
         """
-        for sentence in (CUT_OFF_NOTE, BLOCKED_NOTE, FILE_TOO_LARGE_NOTE, EMPTY_FILE_NOTE):
+        notes = (CUT_OFF_NOTE, BLOCKED_NOTE, BROKEN_OFF_NOTE, UNCLEAR_NOTE, FILE_TOO_LARGE_NOTE, EMPTY_FILE_NOTE)
+        for sentence in notes:
             text = text.replace(sentence, self(sentence))
         return text
 

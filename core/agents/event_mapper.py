@@ -14,9 +14,9 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.agents.events import StreamEvent
-from core.errors import ContentBlockedError, ProviderError
+from core.errors import ContentBlockedError, LengthLimitError, ProviderError
 from core.models.adapter import NO_CONTENT_ERROR_CODE
-from core.models.finish_reasons import BLOCKED_REASONS, add_ending_note
+from core.models.finish_reasons import Ending, add_ending_note, get_ending
 from core.models.grounding import Source, find_sources, is_web_address
 from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import format_value, part_text
@@ -28,6 +28,9 @@ from core.tools.adk_requests import CHOICE_TOOL, find_questions
 
 #: Names of calls that ask a person. The channel posts a message for each, so the reply shows no status line for them.
 _REQUEST_CALLS = frozenset({CONFIRMATION_CALL_NAME, INPUT_CALL, CHOICE_TOOL})
+
+#: Errors of answers without content, by their endings.
+_ERRORS = {Ending.REFUSED: ContentBlockedError, Ending.CUT: LengthLimitError}
 
 
 class EventMapper:
@@ -119,13 +122,13 @@ class EventMapper:
         """Return the last event of the run: `done` with the whole reply, or `error`.
 
         It is `error` if the newest ADK event has an error code and neither text nor a file. The error is a
-        `ContentBlockedError` if safety rules blocked the content, else a `ProviderError`. An empty answer that ended
-        normally (`NO_CONTENT_ERROR_CODE`) is `done`. The caller sets `calls` and `usage`.
+        `ContentBlockedError` if safety rules blocked the content, a `LengthLimitError` if there was no room for it, else
+        a `ProviderError`. An empty answer that ended normally (`NO_CONTENT_ERROR_CODE`) is `done`. The caller sets
+        `calls` and `usage`.
         """
-        if self._error_code in BLOCKED_REASONS:
-            return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT_ERROR_CODE:
-            return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
+            kind = _ERRORS.get(get_ending(self._error_code), ProviderError)
+            return StreamEvent("error", error=kind(f"the model ended with {self._error_code}"))
         events = self._call_events
         return StreamEvent(
             "done",

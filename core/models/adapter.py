@@ -23,7 +23,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderTimeoutError,
 )
-from core.models.finish_reasons import BLOCKED_REASONS
+from core.models.finish_reasons import Ending, get_ending
 from core.models.grounding import READ_URLS_KEY, merge_grounding
 from core.models.media import drop_files, drop_unsupported_files, shorten_history
 from core.models.messages import clean_json, clean_text, convert_messages, list_tools
@@ -129,8 +129,8 @@ class ModelAdapter(BaseLlm):
             llm_request: ADK's request; its `model` is the full name of the model to call.
             stream: whether partial responses are wanted.
         """
-        attempt = partial(self._attempt, llm_request, stream)
-        return self.fallbacks.stream(llm_request.model or self.model, attempt, self.retry_delays)
+        attempt, should_repeat = partial(self._attempt, llm_request, stream), partial(_should_repeat, llm_request)
+        return self.fallbacks.stream(llm_request.model or self.model, attempt, self.retry_delays, should_repeat)
 
     def _get_handle(self, name: str | None) -> ModelHandle:
         """Return the provider of a model, and the model's name at that vendor.
@@ -296,6 +296,25 @@ def _shorten(
     return plain if plain != messages else None
 
 
+def _should_repeat(llm_request: LlmRequest, response: LlmResponse) -> bool:
+    """Return whether the same request is likely to get a better response than this one.
+
+    Gemini: an empty answer after a tool result is a known fault, while any other empty answer may be meant.
+    """
+    if response.partial or response.get_function_calls():
+        return False
+    match get_ending(response.finish_reason):
+        case Ending.REPEAT:
+            return True
+        case Ending.UNCLEAR:
+            return response.error_code is not None
+        case Ending.COMPLETE:
+            newest = llm_request.contents[-1] if llm_request.contents else types.Content()
+            follows_tool = any(part.function_response for part in newest.parts or ())
+            return response.error_code is not None and follows_tool
+    return False
+
+
 def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequest:
     """Return ADK's request as a request to a provider.
 
@@ -335,7 +354,7 @@ def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
         total_token_count=usage.input + usage.output + usage.thinking,
     )
     if not answer.has_content:
-        if done.finish_reason in BLOCKED_REASONS:
+        if get_ending(done.finish_reason) is Ending.REFUSED:
             reason = done.finish_reason.value
             raise ContentBlockedError(f"{answer.provider} withheld the answer ({reason})")
         ended_well = done.finish_reason is types.FinishReason.STOP

@@ -138,6 +138,7 @@ class ModelRequest:
         messages: the system message, if there is one, and the conversation.
         config: ADK's configuration of the call. A provider reads sampling, limits and its own options there (Gemini's
             built-in tools), but never the system instruction or the functions: `messages` and `tools` have them.
+        paused_content: the content of an answer that the vendor paused: see `Done`. The answer continues after it.
         report_usage: called whenever the vendor sends a token count. A cancelled answer has no `Done` with a count.
     """
 
@@ -145,6 +146,7 @@ class ModelRequest:
     messages: Sequence[ModelMessage]
     tools: Sequence[ToolSpec] = ()
     config: GenerateContentConfig = field(default_factory=GenerateContentConfig)
+    paused_content: tuple[Mapping[str, Any], ...] = ()
     report_usage: Callable[[Usage], None] = field(default=lambda _usage: None, repr=False, compare=False)
 
 
@@ -189,10 +191,16 @@ class Grounding:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Last event of a complete stream: why the answer ended, and its token counts."""
+    """Last event of a complete stream: why the answer ended, and its token counts.
+
+    Attributes:
+        paused_content: the answer in the vendor's format, if the vendor paused it and continues it in another request;
+            empty otherwise.
+    """
 
     finish_reason: FinishReason = field(default_factory=lambda: FinishReason.STOP)
     usage: Usage = field(default_factory=Usage)
+    paused_content: tuple[Mapping[str, Any], ...] = ()
 
 
 ProviderEvent = Text | Thought | Media | ToolCall | Grounding | Done

@@ -1,7 +1,7 @@
 """Retries of failed model calls, and fallbacks to other models.
 
-A failed call is sent again, a limited number of times; the text of the failed attempt is retracted. After the last
-attempt, the next model is called if this one is down, overloaded, silent, unknown or refuses its key. A fault of the
+A failed call is sent again, a limited number of times; the text of the failed attempt is retracted. So is a call whose
+answer ended by a fault of the model; after the last attempt, that answer counts. After the last error, the next model is called if this one is down, overloaded, silent, unknown or refuses its key. A fault of the
 request itself, such as content that safety rules block, is not sent to another model. A fallback may begin in the
 middle of a text: the step is then streamed again. No tool runs twice, because tool calls come with the last event of an
 answer.
@@ -20,7 +20,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from core.concurrency import event_loop
-from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
+from core.errors import ContentBlockedError, ProviderError, ProviderRequestError, ProviderStreamError
 from core.models.provider import ModelHandle
 from core.secret_redaction import format_error
 
@@ -81,7 +81,13 @@ class Fallbacks:
         self.models = models or {}
         self._skipped_until = dict[str, float]()  # times of the event loop's clock
 
-    async def stream(self, model: str, attempt: Attempt, waits: Sequence[float]) -> AsyncGenerator[LlmResponse, None]:
+    async def stream(
+        self,
+        model: str,
+        attempt: Attempt,
+        waits: Sequence[float],
+        should_repeat: Callable[[LlmResponse], bool] = lambda _response: False,
+    ) -> AsyncGenerator[LlmResponse, None]:
         """Yield the responses of a model, or of the first fallback that answers.
 
         If an attempt fails after it yielded responses, a retraction comes before the responses of the next attempt. If
@@ -93,6 +99,7 @@ class Fallbacks:
             waits: seconds before each retry, times a random factor from 0.5 to 1.5, plus the error's `retry_after`. A
                 model that was skipped, and has not answered since, gets no retry. No retry follows an error that is
                 not `retryable`, or that asks for more than `MAX_RETRY_AFTER_SECONDS`.
+            should_repeat: returns whether a retry is better than a response. The last attempt is not repeated.
 
         Raises:
             ProviderError: the last error of the first model that was tried, if none answers. If that error is a fault
@@ -106,6 +113,8 @@ class Fallbacks:
                 try:
                     async with aclosing(attempt(name, "" if name == model else model)) as responses:
                         async for response in responses:
+                            if wait is not None and should_repeat(response):
+                                raise ProviderStreamError(f"{name} broke off its answer ({response.finish_reason})")
                             if is_stale:
                                 is_stale = False
                                 yield create_retraction()

@@ -5,32 +5,12 @@ Anthropic: https://platform.claude.com/docs/en/api/messages
 
 import base64
 import json
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import anthropic
-import httpx2
 from anthropic import transform_schema
-from anthropic.types import (
-    CitationsDelta,
-    InputJSONDelta,
-    MessageDeltaUsage,
-    RawContentBlockDeltaEvent,
-    RawContentBlockStartEvent,
-    RawContentBlockStopEvent,
-    RawMessageDeltaEvent,
-    RawMessageStartEvent,
-    RawMessageStopEvent,
-    RawMessageStreamEvent,
-    RedactedThinkingBlock,
-    SignatureDelta,
-    TextBlock,
-    TextDelta,
-    ThinkingBlock,
-    ThinkingDelta,
-    ToolUseBlock,
-)
-from anthropic.types import Usage as StartUsage
 from google.genai import types
 
 from core.errors import (
@@ -42,14 +22,13 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error
-from core.models.grounding import Source, make_grounding
+from core.models.finish_reasons import Ending, get_ending, to_finish_reason
 from core.models.media import move_files_to_user
 from core.models.messages import clean_tool_name, find_newest_question, get_response_schema, wants_search
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
     Done,
-    Grounding,
     Media,
     ModelMessage,
     ModelRequest,
@@ -62,17 +41,8 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from core.models.tool_calls import parse_call
-from core.usage.meter import Usage
-
-_FINISH_REASONS = {
-    "end_turn": types.FinishReason.STOP,
-    "tool_use": types.FinishReason.STOP,
-    "stop_sequence": types.FinishReason.STOP,
-    "max_tokens": types.FinishReason.MAX_TOKENS,
-    "model_context_window_exceeded": types.FinishReason.MAX_TOKENS,
-    "refusal": types.FinishReason.SAFETY,
-}
+from core.models.providers.message_events import REDACTED_PREFIX, UNSIGNED, Block, MessageReader
+from core.models.providers.server_sent_events import END, read_chunks
 
 #: HTTP status of each type of error. An error within a stream has only a type.
 _HTTP_STATUSES = {
@@ -95,15 +65,7 @@ _SUPPORTED_FILES = SupportedFiles(
     max_total_bytes=_MAX_REQUEST_BYTES,
 )
 
-Block = dict[str, Any]
-
-#: Prefix of a signature that contains redacted thinking. No other signature has a colon.
-REDACTED_PREFIX = b"redacted:"
-
-#: Signature of thinking that a compatible server sent without one; the server may require the thinking with the results
-#: of its calls.
-_UNSIGNED = b"unsigned:"
-_NO_SIGNATURES = (b"", _UNSIGNED)
+_NO_SIGNATURES = (b"", UNSIGNED)
 
 #: Anthropic requires a limit. Every model since 2025 supports this one.
 DEFAULT_MAX_TOKENS = 8192
@@ -155,141 +117,45 @@ class AnthropicProvider:
             ProviderStreamError: the stream ended before the answer was complete.
             ProviderUnavailableError: the response cannot be parsed.
         """
-        answer = _AnthropicAnswer()
-        chunks = await self._client.messages.create(**build_body(request), stream=True)
-        async with convert_parse_error(self.name), chunks:
-            while not answer.is_complete:
+        reader = MessageReader()
+        sending = self._client.messages.with_streaming_response.create(**build_body(request), stream=True)
+        async with sending as response, aclosing(read_chunks(response, self.name)) as chunks:
+            while not reader.is_complete:
                 chunk = await anext(chunks, None)
                 if chunk is None:
                     raise ProviderStreamError("anthropic ended its stream before the answer was complete")
-                if (event := answer.add_chunk(chunk)) is not None:
-                    yield event
-                else:  # only these chunks change the token counts
-                    request.report_usage(answer.usage)
-        for call in answer.build_calls():
+                if chunk == END:
+                    break
+                usage = reader.usage
+                async with convert_parse_error(self.name):
+                    data = json.loads(chunk)
+                    if error := _find_error(data):
+                        message = "an error in the stream"
+                        raise anthropic.APIStatusError(message, response=response.http_response, body=error)
+                    for event in list(reader.read(data)):  # all of an event, or nothing
+                        yield event
+                if reader.usage != usage:
+                    request.report_usage(reader.usage)
+        async with convert_parse_error(self.name):
+            calls = reader.build_calls()
+            is_paused = get_ending(reader.stop_reason) is Ending.CONTINUE and not calls
+            content = reader.build_content() if is_paused else ()
+        for call in calls:
             yield call
-        yield Done(answer.finish_reason, answer.usage)
+        yield Done(to_finish_reason(reader.stop_reason), reader.usage, content)
 
 
-class _AnthropicAnswer:
-    """Answer in progress: collects tool calls and token counts from several chunks.
-
-    Attributes:
-        is_complete: whether the last chunk of the stream has come.
-    """
-
-    def __init__(self) -> None:
-        self.is_complete = False
-        self._calls: dict[int, tuple[ToolUseBlock, list[str]]] = {}
-        self._unsigned: dict[int, bytes] = {}
-        self._stop_reason: str | None = None
-        self._usages: list[StartUsage | MessageDeltaUsage] = []
-
-    def add_chunk(self, chunk: RawMessageStreamEvent) -> ProviderEvent | None:
-        """Add a chunk of the stream, and return its provider event.
-
-        Anthropic: unknown types of chunks and blocks are no errors. The SDK parses them as a known class, so only
-        `type` is reliable.
-
-        Returns:
-            The event; None for a chunk without one. Tool calls, token counts and the reason of the end have none, and
-            are stored.
-        """
-        match chunk:
-            case RawMessageStartEvent(type="message_start"):
-                self._usages.append(chunk.message.usage)
-            case RawContentBlockStartEvent(content_block=ToolUseBlock(type="tool_use") as block):
-                self._calls[chunk.index] = block, []
-            case RawContentBlockStartEvent(content_block=ThinkingBlock(type="thinking") as block):
-                self._unsigned[chunk.index] = _UNSIGNED if getattr(block, "signature", None) is None else b""
-            case RawContentBlockDeltaEvent(delta=SignatureDelta(type="signature_delta", signature=signature)):
-                self._unsigned.pop(chunk.index, None)
-                return Thought("", signature.encode())
-            case RawContentBlockStopEvent(type="content_block_stop") if chunk.index in self._unsigned:
-                return Thought("", self._unsigned.pop(chunk.index))
-            case RawContentBlockStartEvent(content_block=RedactedThinkingBlock(type="redacted_thinking", data=data)):
-                return Thought("", REDACTED_PREFIX + data.encode())
-            case RawContentBlockStartEvent(content_block=TextBlock(type="text", text=text)) if text:
-                return Text(text)
-            case RawContentBlockDeltaEvent(delta=InputJSONDelta(partial_json=piece)) if chunk.index in self._calls:
-                self._calls[chunk.index][1].append(piece)
-            case RawContentBlockDeltaEvent(delta=delta):
-                return _parse_delta(delta)
-            case RawMessageDeltaEvent(type="message_delta"):
-                self._stop_reason = chunk.delta.stop_reason or self._stop_reason
-                self._usages.append(chunk.usage)
-            case RawMessageStopEvent(type="message_stop"):
-                self.is_complete = True
-        return None
-
-    def build_calls(self) -> list[ToolCall]:
-        """Return the tool calls of the answer, each as `parse_call` returns it.
-
-        A call whose arguments the token limit cut off is left out.
-        """
-        cut_short = self.finish_reason is types.FinishReason.MAX_TOKENS
-        read = (
-            parse_call(block.id, block.name, "".join(pieces) or json.dumps(block.input), is_truncated=cut_short)
-            for block, pieces in self._calls.values()
-        )
-        return [call for call in read if call is not None]
-
-    @property
-    def finish_reason(self) -> types.FinishReason:
-        return _FINISH_REASONS.get(self._stop_reason or "", types.FinishReason.OTHER)
-
-    @property
-    def usage(self) -> Usage:
-        """Token counts of the answer so far.
-
-        Anthropic: each count is a total. `input_tokens` excludes the cache, `output_tokens` includes thinking.
-        """
-        details = [usage.output_tokens_details for usage in self._usages if usage.output_tokens_details]
-        thinking = details[-1].thinking_tokens if details else 0
-        cached, cache_write = (
-            self._latest_count("cache_read_input_tokens"),
-            self._latest_count("cache_creation_input_tokens"),
-        )
-        return Usage(
-            input=self._latest_count("input_tokens") + cache_write + cached,
-            output=max(0, self._latest_count("output_tokens") - thinking),
-            thinking=thinking,
-            cached=cached,
-            cache_write=cache_write,
-        )
-
-    def _latest_count(self, count: str) -> int:
-        """Return the newest value of a token count in the stream; 0 without one.
-
-        Args:
-            count: the name of the count in the SDK, such as `input_tokens`.
-        """
-        counts: Sequence[Any] = [getattr(usage, count) for usage in self._usages]
-        return next((tokens for tokens in reversed(counts) if tokens is not None), 0)
-
-
-def _parse_delta(delta: Any) -> ProviderEvent | None:
-    """Return the provider event of a content block's delta; None for other deltas.
-
-    It is `Text` for a text, `Thought` for thinking, and `Grounding` for a citation.
-    """
-    match delta:
-        case TextDelta(type="text_delta", text=text):
-            return Text(text)
-        case ThinkingDelta(type="thinking_delta", thinking=thinking):
-            return Thought(thinking)
-        case CitationsDelta(type="citations_delta", citation=citation):
-            # a citation of a web page has `url`, one of a search result `source`, one of a document neither
-            url = getattr(citation, "url", None) or getattr(citation, "source", None) or ""
-            return Grounding(make_grounding([Source(url, getattr(citation, "title", None) or "")]))
-    return None
+def _find_error(event: Any) -> Any:
+    """Return the body of an error in the stream; None for any other event."""
+    is_error = isinstance(event, Mapping) and (event.get("type") == "error" or event.get("error"))
+    return event if is_error else None
 
 
 def _to_provider_error(error: Exception, model: str) -> ProviderError:
     match error:
         case anthropic.APIStatusError():
             return _from_status_error(error, model)
-        case anthropic.APIConnectionError() | httpx2.HTTPError():  # the SDK does not convert the latter in a stream
+        case anthropic.APIConnectionError():
             return ProviderUnavailableError(f"anthropic cannot be reached ({type(error).__name__})")
         case _:
             return ProviderRequestError(f"anthropic: the request cannot be sent ({type(error).__name__})")
@@ -338,6 +204,8 @@ def build_body(request: ModelRequest) -> dict[str, Any]:
         **tools,
     }
     _mark_cached(tools.get("tools", ()), options["system"] or (), messages)
+    if request.paused_content:
+        messages.append({"role": "assistant", "content": list(request.paused_content)})
     return {
         "model": request.model,
         "max_tokens": limit,
@@ -479,7 +347,7 @@ def _format_part(part: Part, role: str) -> Iterable[Block]:
             if signature.startswith(REDACTED_PREFIX):
                 yield {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED_PREFIX).decode()}
             else:
-                signed = {} if signature == _UNSIGNED else {"signature": signature.decode()}
+                signed = {} if signature == UNSIGNED else {"signature": signature.decode()}
                 yield {"type": "thinking", "thinking": text, **signed}
         case Media():
             yield _format_file(part) if role == "user" else _placeholder(part)

@@ -5,12 +5,13 @@ A chunk is JSON of any shape. Fields of an unknown shape are left out, so that t
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
 from typing import Any
 
+from core.models.finish_reasons import Ending, get_ending
 from core.models.grounding import Source, make_grounding
 from core.models.media import UNKNOWN_TYPE, add_wav_header
 from core.models.provider import Grounding, Media, ProviderEvent, Text, Thought
+from core.models.providers.json_fields import get_count, get_text, list_objects
 from core.models.providers.tool_call_deltas import ToolCallBuilder
 from core.usage.meter import Usage
 
@@ -53,9 +54,9 @@ class CompletionReader:
             raise ValueError("the chunk is no JSON object")
         if isinstance(usage := chunk.get("usage"), Mapping):
             self.usage = _read_usage(usage)
-        for choice in _list_objects(chunk.get("choices"))[:1]:
-            finish = choice.get("finish_reason")
-            self.finish = finish if isinstance(finish, str) and finish else self.finish
+        for choice in list_objects(chunk.get("choices"))[:1]:
+            finish = get_text(choice, "finish_reason")
+            self.finish = self.finish if finish in ("", "null") else finish
             delta = choice.get("delta") or choice.get("message") or {}  # some servers stream messages
             if not isinstance(delta, Mapping):
                 raise ValueError("the delta is no JSON object")
@@ -68,19 +69,19 @@ class CompletionReader:
         fields: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
         if self._details:
             fields["reasoning_details"] = self._details
-        yield from self._calls.build(fields, is_truncated=self.finish == "length")
+        yield from self._calls.build(fields, is_truncated=get_ending(self.finish) is not Ending.COMPLETE)
 
     def _read_delta(self, delta: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         thought = next((delta[name] for name in _THOUGHT_FIELDS if delta.get(name)), None)
         for name in _THOUGHT_FIELDS:
             if isinstance(piece := delta.get(name), str):
                 self._thoughts.setdefault(name, []).append(piece)
-        for detail in _list_objects(delta.get("reasoning_details")):
+        for detail in list_objects(delta.get("reasoning_details")):
             self._add_detail(detail)
         yield from (Thought(event.text) for event in _read_content(thought) if isinstance(event, Text | Thought))
         texts = _read_content(delta.get("content") or delta.get("refusal"))
         yield from (Thought(part.text) for part in texts) if _is_thought(delta) else texts
-        for call in _list_objects(delta.get("tool_calls")):
+        for call in list_objects(delta.get("tool_calls")):
             self._calls.add_delta(call)
         if isinstance(audio := delta.get("audio"), Mapping):
             if isinstance(samples := audio.get("data"), str):
@@ -88,7 +89,7 @@ class CompletionReader:
             yield from _read_content(audio.get("transcript"))
         images = delta.get("images")  # extension of OpenRouter and LiteLLM
         yield from (_read_image(image) for image in (images if isinstance(images, list) else ()) if image)
-        cited = [note.get("url_citation") for note in _list_objects(delta.get("annotations"))]
+        cited = [note.get("url_citation") for note in list_objects(delta.get("annotations"))]
         if sources := [_read_source(page) for page in cited if isinstance(page, Mapping)]:
             yield Grounding(make_grounding(sources))
 
@@ -105,12 +106,6 @@ class CompletionReader:
             is_continued = name in _CONTINUED_FIELDS and isinstance(value, str) and isinstance(last.get(name), str)
             if value is not None:
                 last[name] = last[name] + value if is_continued else value
-
-
-def _list_objects(value: Any) -> list[Mapping[str, Any]]:
-    """Return the JSON objects in a list, or a single one in a list."""
-    items = value if isinstance(value, list) else [value]
-    return [item for item in items if isinstance(item, Mapping)]
 
 
 def _read_content(value: Any) -> Iterator[Text | Thought]:
@@ -149,8 +144,7 @@ def _read_image(image: Any) -> Media:
 
 
 def _read_source(page: Mapping[str, Any]) -> Source:
-    url, title = page.get("url"), page.get("title")
-    return Source(url if isinstance(url, str) else "", title if isinstance(title, str) else "")
+    return Source(get_text(page, "url"), get_text(page, "title"))
 
 
 def _read_usage(usage: Mapping[str, Any]) -> Usage:
@@ -159,21 +153,11 @@ def _read_usage(usage: Mapping[str, Any]) -> Usage:
     OpenAI: the completion tokens include the reasoning tokens.
     """
     prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    thinking = _count(completion, "reasoning_tokens")
+    thinking = get_count(completion, "reasoning_tokens")
     return Usage(
-        input=_count(usage, "prompt_tokens"),
-        output=max(0, _count(usage, "completion_tokens") - thinking),
+        input=get_count(usage, "prompt_tokens"),
+        output=max(0, get_count(usage, "completion_tokens") - thinking),
         thinking=thinking,
-        cached=_count(prompt, "cached_tokens"),
-        cache_write=_count(prompt, "cache_write_tokens"),
+        cached=get_count(prompt, "cached_tokens"),
+        cache_write=get_count(prompt, "cache_write_tokens"),
     )
-
-
-def _count(counts: Any, name: str) -> int:
-    """Return a count, also one that is sent as a text; 0 if it is missing or cannot be read."""
-    value = counts.get(name) if isinstance(counts, Mapping) else None
-    try:
-        number = float(value) if isinstance(value, int | float | str) else 0.0
-    except (ValueError, OverflowError):
-        return 0
-    return int(number) if isfinite(number) and number > 0 else 0

@@ -25,6 +25,7 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error
+from core.models.finish_reasons import Ending, get_ending, to_finish_reason
 from core.models.media import move_files_to_user
 from core.models.messages import clean_tool_name, find_newest_question, get_response_schema, wants_search
 from core.models.provider import (
@@ -42,22 +43,15 @@ from core.models.provider import (
     ToolSpec,
 )
 from core.models.providers.completion_chunks import CompletionReader
-from core.models.providers.server_sent_events import read_event_data
+from core.models.providers.json_fields import get_text
+from core.models.providers.server_sent_events import END, read_chunks
 from core.models.providers.tool_call_deltas import SignedFields
 
 #: Maximum time between the chunk with the finish reason and the chunk with the token counts.
 _USAGE_WAIT_SECONDS = 5.0
 
-#: The data of the last event of a stream, and the maximum time from there to the end of the response.
-_END, _DRAIN_SECONDS = "[DONE]", 0.5
-
-_FINISH_REASONS = {
-    "stop": types.FinishReason.STOP,
-    "tool_calls": types.FinishReason.STOP,
-    "function_call": types.FinishReason.STOP,
-    "length": types.FinishReason.MAX_TOKENS,
-    "content_filter": types.FinishReason.SAFETY,
-}
+#: Maximum time between the last event of a stream and the end of the response.
+_DRAIN_SECONDS = 0.5
 
 #: HTTP status of each code or type of error.
 _HTTP_STATUSES = {
@@ -142,7 +136,7 @@ class OpenAIProvider:
             extra_body=self._extra_body,
         )
         reader, has_ended = CompletionReader(), False
-        async with sending as response, aclosing(self._read_chunks(response)) as chunks:
+        async with sending as response, aclosing(read_chunks(response, self.name)) as chunks:
             while not has_ended:
                 try:
                     async with asyncio.timeout(_USAGE_WAIT_SECONDS if reader.finish else None):
@@ -153,7 +147,7 @@ class OpenAIProvider:
                     break  # the answer is complete
                 if chunk is None:
                     break
-                if has_ended := chunk == _END:
+                if has_ended := chunk == END:
                     with suppress(TimeoutError, ProviderUnavailableError):  # a read body frees the connection for reuse
                         async with asyncio.timeout(_DRAIN_SECONDS):
                             await anext(chunks, None)
@@ -171,26 +165,7 @@ class OpenAIProvider:
                 raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
         for event in reader.end():
             yield event
-        yield Done(_FINISH_REASONS.get(reader.finish or "stop", types.FinishReason.OTHER), reader.usage)
-
-    async def _read_chunks(self, response: openai.AsyncAPIResponse[Any]) -> AsyncGenerator[str, None]:
-        """Yield the data of each chunk: JSON, or `_END`.
-
-        A server that does not stream sends the whole answer as one JSON body.
-
-        Raises:
-            ProviderUnavailableError: the connection broke.
-        """
-        try:
-            if "json" in response.headers.get("content-type", ""):
-                yield (await response.read()).decode("utf-8", "replace")
-                yield _END
-                return
-            async with aclosing(read_event_data(response.iter_bytes())) as chunks:
-                async for data in chunks:
-                    yield data
-        except Exception as error:  # the SDK converts no errors of its HTTP library here
-            raise ProviderUnavailableError(f"{self.name} cannot be reached ({type(error).__name__})") from error
+        yield Done(to_finish_reason(reader.finish), reader.usage)
 
     def _to_provider_error(self, error: Exception, model: str) -> ProviderError:
         match error:
@@ -253,7 +228,7 @@ def _find_error(chunk: Any) -> Any:
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
     if error := chunk.get("error") or choice.get("error"):
         return error
-    if choice.get("finish_reason") == "error":
+    if get_ending(get_text(choice, "finish_reason")) is Ending.REPEAT:
         return {"code": "502"}
     return chunk if choices is None and isinstance(chunk.get("message"), str) else None
 

@@ -4,9 +4,50 @@ The SDKs of vendors end an answer at an empty event, which compatible servers se
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Protocol
+
+from core.errors import ProviderUnavailableError
+
+#: The data of the last event of an answer, of OpenAI and compatible servers.
+END = "[DONE]"
 
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a CR at the end may be the first half of CR LF
+
+
+class _Response(Protocol):
+    """Response of a vendor's SDK before its body is read."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    async def read(self) -> bytes: ...
+
+    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+
+
+async def read_chunks(response: _Response, provider: str) -> AsyncGenerator[str, None]:
+    """Yield the data of each chunk of an answer: JSON, or `END`.
+
+    A server that does not stream sends the whole answer as one JSON body.
+
+    Args:
+        provider: the name of the provider, for errors.
+
+    Raises:
+        ProviderUnavailableError: the connection broke.
+    """
+    try:
+        if "json" in response.headers.get("content-type", ""):
+            yield (await response.read()).decode("utf-8", "replace")
+            yield END
+            return
+        async with aclosing(read_event_data(response.iter_bytes())) as chunks:
+            async for data in chunks:
+                yield data
+    except Exception as error:  # the SDKs convert no errors of their HTTP library here
+        raise ProviderUnavailableError(f"{provider} cannot be reached ({type(error).__name__})") from error
 
 
 async def read_event_data(chunks: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
