@@ -29,7 +29,7 @@ from core.tools.adk_requests import CHOICE_TOOL, find_questions
 #: Names of calls that ask a person. The channel posts a message for each, so the reply shows no status line for them.
 _REQUEST_CALLS = frozenset({CONFIRMATION_CALL_NAME, INPUT_CALL, CHOICE_TOOL})
 
-#: Errors of answers without content, by their endings.
+#: Errors of answers without content, by their endings; of all others, it is `ProviderError`.
 _ERRORS = {Ending.REFUSED: ContentBlockedError, Ending.CUT: LengthLimitError}
 
 
@@ -121,10 +121,8 @@ class EventMapper:
     def create_last_event(self) -> StreamEvent:
         """Return the last event of the run: `done` with the whole reply, or `error`.
 
-        It is `error` if the newest ADK event has an error code and neither text nor a file. The error is a
-        `ContentBlockedError` if safety rules blocked the content, a `LengthLimitError` if there was no room for it, else
-        a `ProviderError`. An empty answer that ended normally (`NO_CONTENT_ERROR_CODE`) is `done`. The caller sets
-        `calls` and `usage`.
+        It is `error` if the newest ADK event has an error code and neither text nor a file; see `_ERRORS`. An empty
+        answer that ended normally (`NO_CONTENT_ERROR_CODE`) is `done`. The caller sets `calls` and `usage`.
         """
         if self._error_code and self._error_code != NO_CONTENT_ERROR_CODE:
             kind = _ERRORS.get(get_ending(self._error_code), ProviderError)

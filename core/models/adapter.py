@@ -1,13 +1,14 @@
 """Adapter between ADK and a provider: each model call is a stream of the provider."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import cast
+from typing import Any, cast
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmCapabilities, LLMRegistry
@@ -56,6 +57,9 @@ NO_CONTENT_ERROR_CODE = "MODEL_RETURNED_NO_CONTENT"
 
 #: Default maximum time between two events of a model's stream.
 IDLE_SECONDS = 120.0
+
+#: The most requests that continue an answer that the vendor pauses.
+MAX_CONTINUATIONS = 5
 
 #: Full names of models for which `core.models.provider_registry` has a provider.
 MODEL_PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
@@ -178,7 +182,8 @@ class ModelAdapter(BaseLlm):
         """Yield the responses to a request, and add the model call to the usage meter.
 
         The meter is that of the current run, or a new one outside of a run. The complete response gets `name` as its
-        `model_version`, and the meter's metadata.
+        `model_version`, and the meter's metadata. An answer that the vendor pauses is continued by further requests;
+        each is a model call.
 
         Args:
             request: the request to the provider.
@@ -190,28 +195,37 @@ class ModelAdapter(BaseLlm):
         Raises:
             SpendingLimitError: a spending limit is reached; the request is not sent.
         """
-        meter, last = metering.get_current_meter(), None
+        meter, last, usage = metering.get_current_meter(), None, Usage()
         files = await estimate_media_tokens(request.messages)
         answer = _AnswerBuilder(request.messages, handle.provider.name)
 
         def estimate_input() -> int:
-            return files + estimate_text_tokens(request.messages, request.tools)
+            paused = json.dumps(request.paused_content) if request.paused_content else ""
+            return files + estimate_text_tokens(request.messages, request.tools) + estimate_tokens(paused)
 
-        async with meter.run_call(name, estimate_input, instead_of=instead_of) as call:
-            call.estimate = lambda: replace(answer.estimate, input=estimate_input())
-            extend = partial(meter.extend_reservation, call)
-            responses = self._stream_responses(
-                replace(request, report_usage=call.set_usage), answer, handle, stream, name=name, extend=extend
-            )
-            async with aclosing(responses):
-                async for response in responses:
-                    if response.partial:
-                        yield response
-                    else:
-                        last = response
+        for _ in range(1 + MAX_CONTINUATIONS):
+            async with meter.run_call(name, estimate_input, instead_of=instead_of) as call:
+                call.estimate = lambda: replace(answer.estimate, input=estimate_input())
+                extend = partial(meter.extend_reservation, call)
+                responses = self._stream_responses(
+                    replace(request, report_usage=call.set_usage), answer, handle, stream, name=name, extend=extend
+                )
+                async with aclosing(responses):
+                    async for response in responses:
+                        if response.partial:
+                            yield response
+                        else:
+                            last = response
+                call.estimate_unread()
+            usage += call.usage
+            if not answer.paused_content:
+                break
+            answer.begin_request()
+            request = replace(request, paused_content=request.paused_content + answer.paused_content)
         if last is not None:
             last.model_version = name
-            last.custom_metadata = {**(last.custom_metadata or {}), **meter.answer_metadata(call.usage)}
+            last.usage_metadata = _to_usage_metadata(usage)
+            last.custom_metadata = {**(last.custom_metadata or {}), **meter.answer_metadata(usage)}
             yield last
 
     async def _stream_responses(
@@ -240,6 +254,7 @@ class ModelAdapter(BaseLlm):
                 for event in thinking.read(await self._next_event(events, handle.provider.name)):
                     if isinstance(event, Done):
                         request.report_usage(event.usage)
+                        answer.paused_content = event.paused_content
                         yield _final_response(answer, event)
                         return
                     if isinstance(event, Reclassified):
@@ -340,19 +355,11 @@ def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
     Raises:
         ContentBlockedError: safety rules left no content.
     """
-    usage = done.usage
     response = _response(answer.parts(), partial=False)
     response.turn_complete = True
     response.grounding_metadata = answer.grounding
     response.custom_metadata = {READ_URLS_KEY: answer.read_urls} if answer.read_urls else None
     response.finish_reason = done.finish_reason
-    response.usage_metadata = types.GenerateContentResponseUsageMetadata(
-        prompt_token_count=usage.input,
-        candidates_token_count=usage.output,
-        thoughts_token_count=usage.thinking,
-        cached_content_token_count=usage.cached,
-        total_token_count=usage.input + usage.output + usage.thinking,
-    )
     if not answer.has_content:
         if get_ending(done.finish_reason) is Ending.REFUSED:
             reason = done.finish_reason.value
@@ -363,8 +370,18 @@ def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
     return response
 
 
+def _to_usage_metadata(usage: Usage) -> types.GenerateContentResponseUsageMetadata:
+    return types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=usage.input,
+        candidates_token_count=usage.output,
+        thoughts_token_count=usage.thinking,
+        cached_content_token_count=usage.cached,
+        total_token_count=usage.input + usage.output + usage.thinking,
+    )
+
+
 class _AnswerBuilder:
-    """Builder of a model's answer from the events of its stream.
+    """Builder of a model's answer from the events of its streams: one, or several if the vendor pauses it.
 
     Args:
         messages: the messages of the request; the answer's tool calls get other ids than the calls in them.
@@ -373,7 +390,8 @@ class _AnswerBuilder:
     Attributes:
         grounding: the web pages of the answer so far; None without a page.
         read_urls: addresses of the pages that the model read as a whole.
-        media_tokens: estimated tokens of the answer's files so far.
+        media_tokens: estimated tokens of the files in the answer to the newest request so far.
+        paused_content: see `Done`, of the newest request.
     """
 
     def __init__(self, messages: Iterable[ModelMessage], provider: str) -> None:
@@ -381,9 +399,14 @@ class _AnswerBuilder:
         self._pieces: list[Text | Thought | Media | ToolCall] = []
         self.grounding: types.GroundingMetadata | None = None
         self.read_urls: list[str] = []
-        self.media_tokens = 0
-        self._bytes = 0
+        self.paused_content: tuple[Mapping[str, Any], ...] = ()
+        self.begin_request()
         self._ids = {call.id for message in messages for call in message.tool_calls}
+
+    def begin_request(self) -> None:
+        """Count the tokens of the next request's answer from 0."""
+        self.media_tokens = self._bytes = 0
+        self._start = len(self._pieces)
 
     def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
         """Add a piece of the answer, joined to the last piece if both are text or thought.
@@ -397,7 +420,7 @@ class _AnswerBuilder:
             self.read_urls += [url for url in piece.read_urls if url not in self.read_urls]
             return
         self._bytes += len(_get_characters(piece).encode("utf-8", "replace"))
-        last = self._pieces[-1] if self._pieces else None
+        last = self._pieces[-1] if len(self._pieces) > self._start else None
         if (joined := join_text(last, piece)) is not None:
             self._pieces[-1] = joined
         elif isinstance(last, Thought) and last.signature is None and isinstance(piece, Thought) and not piece.text:
@@ -406,27 +429,28 @@ class _AnswerBuilder:
             self._pieces.append(piece)
 
     def reclassify(self, kind: type[Text] | type[Thought]) -> bool:
-        """Make all text and thoughts so far `Text` or `Thought`; return whether that changed any."""
-        pieces = self._pieces
-        self._pieces = [
+        """Make all text and thoughts of the newest request `Text` or `Thought`; return whether that changed any."""
+        pieces = self._pieces[self._start :]
+        self._pieces[self._start :] = [
             kind(piece.text, piece.signature) if isinstance(piece, Text | Thought) else piece for piece in pieces
         ]
-        return self._pieces != pieces
+        return self._pieces[self._start :] != pieces
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens of the answer so far; unlike `estimate`, it takes no time for a long answer."""
+        """Estimated tokens of the answer to the newest request; unlike `estimate`, it takes constant time."""
         return self._bytes // 4 + self.media_tokens
 
     @property
     def estimate(self) -> Usage:
-        """Estimated tokens of the answer so far.
+        """Estimated tokens of the answer to the newest request.
 
         `output` counts text, tool calls and files, `thinking` counts thoughts. The other counts are 0.
         """
-        thoughts = "".join(piece.text for piece in self._pieces if isinstance(piece, Thought))
-        text = "".join(piece.text for piece in self._pieces if isinstance(piece, Text))
-        calls = "".join(_get_characters(piece) for piece in self._pieces if isinstance(piece, ToolCall))
+        pieces = self._pieces[self._start :]
+        thoughts = "".join(piece.text for piece in pieces if isinstance(piece, Thought))
+        text = "".join(piece.text for piece in pieces if isinstance(piece, Text))
+        calls = "".join(_get_characters(piece) for piece in pieces if isinstance(piece, ToolCall))
         return Usage(output=estimate_tokens(text + calls) + self.media_tokens, thinking=estimate_tokens(thoughts))
 
     @property

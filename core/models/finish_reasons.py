@@ -30,8 +30,7 @@ class Ending(Enum):
     UNCLEAR = auto()
 
 
-#: Finish reasons in lower case, with `_` for `-`. Each line has those of OpenAI and compatible servers, then Anthropic's
-#: or Gemini's own.
+#: Finish reasons in lower case, with `_` for `-`: those of OpenAI and compatible servers, of Anthropic, and of Gemini.
 FINISH_REASONS: Mapping[Ending, frozenset[str]] = {
     Ending.COMPLETE: frozenset(
         {"stop", "tool_calls", "tool_call", "function_call", "eos", "eos_token", "end", "eot", "endoftext"}

@@ -1,10 +1,10 @@
 """Retries of failed model calls, and fallbacks to other models.
 
-A failed call is sent again, a limited number of times; the text of the failed attempt is retracted. So is a call whose
-answer ended by a fault of the model; after the last attempt, that answer counts. After the last error, the next model is called if this one is down, overloaded, silent, unknown or refuses its key. A fault of the
-request itself, such as content that safety rules block, is not sent to another model. A fallback may begin in the
-middle of a text: the step is then streamed again. No tool runs twice, because tool calls come with the last event of an
-answer.
+A failed call is sent again, a limited number of times; the text of the failed attempt is retracted. An answer that the
+model broke off is a failed call too, but it counts after the last attempt. After the last error, the next model is
+called if this one is down, overloaded, silent, unknown or refuses its key. A fault of the request itself, such as
+content that safety rules block, is not sent to another model. A fallback may begin in the middle of a text: the step is
+then streamed again. No tool runs twice, because tool calls come with the last event of an answer.
 
 A model that failed is skipped for a minute, per process; then the next call tries it once. If all models are skipped,
 they are tried in their order.

@@ -51,6 +51,9 @@ class Usage:
     cached: int = 0
     cache_write: int = 0
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in _TOKEN_FIELDS))
+
 
 _TOKEN_FIELDS = tuple(column.name for column in fields(Usage))
 
@@ -121,6 +124,22 @@ class RunningCall:
     def set_usage(self, usage: Usage) -> None:
         """Store newer token counts of the vendor in place of the former ones."""
         self.usage = usage
+
+    def estimate_unread(self) -> None:
+        """Fill in the token counts of a complete answer that the server has not sent, or that cannot be read.
+
+        They are 0. Counts of the server stay as they are.
+        """
+        has_output = self.usage.output or self.usage.thinking
+        if self.usage.input and has_output:
+            return
+        estimate = self.estimate()
+        self.usage = replace(
+            self.usage,
+            input=self.usage.input or estimate.input,
+            output=self.usage.output if has_output else estimate.output,
+            thinking=self.usage.thinking if has_output else estimate.thinking,
+        )
 
     def estimate_missing(self) -> None:
         """Fill in token counts that the vendor has not sent, by the estimate.
@@ -226,13 +245,7 @@ class UsageMeter:
     @property
     def usage(self) -> Usage:
         """Sums of the token counts of all calls."""
-        return Usage(
-            input=sum(call.input for call in self._calls),
-            output=sum(call.output for call in self._calls),
-            thinking=sum(call.thinking for call in self._calls),
-            cached=sum(call.cached for call in self._calls),
-            cache_write=sum(call.cache_write for call in self._calls),
-        )
+        return Usage(*(sum(getattr(call, name) for call in self._calls) for name in _TOKEN_FIELDS))
 
     def answer_metadata(self, usage: Usage | None = None) -> dict[str, Any]:
         """Return custom metadata that marks an answer as one of this turn and attempt.

@@ -49,17 +49,17 @@ class MessageReader:
         """Yield the provider events of an event.
 
         Raises:
-            ValueError: the event is no JSON object.
+            ValueError: the event, or the part of the answer in it, is no JSON object.
         """
         if not isinstance(event, Mapping):
             raise ValueError("the event is no JSON object")
         match event.get("type"):
             case "message_start":
-                self._read_usage(event.get("message"), is_final=False)
+                self._read_usage(_get_object(event, "message"), is_final=False)
             case "content_block_start":
-                yield from self._start_block(event.get("index"), event.get("content_block"))
+                yield from self._start_block(event.get("index"), _get_object(event, "content_block"))
             case "content_block_delta":
-                yield from self._read_delta(event.get("index"), event.get("delta"))
+                yield from self._read_delta(event.get("index"), _get_object(event, "delta"))
             case "message_delta":
                 self._end(event.get("delta"), event)
             case "message_stop":
@@ -115,9 +115,7 @@ class MessageReader:
             cache_write=cache_write,
         )
 
-    def _start_block(self, index: Any, block: Any) -> Iterator[ProviderEvent]:
-        if not isinstance(block, Mapping):
-            return
+    def _start_block(self, index: Any, block: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         kind = get_text(block, "type")
         self._add_block(index, {**block, "type": kind})
         match kind:
@@ -132,7 +130,7 @@ class MessageReader:
                 yield Text(text)
                 yield from map(_read_citation, list_objects(block.get("citations")))
 
-    def _read_delta(self, index: Any, delta: Any) -> Iterator[ProviderEvent]:
+    def _read_delta(self, index: Any, delta: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         match get_text(delta, "type"):
             case "text_delta" if text := get_text(delta, "text"):
                 self._add_piece(self._find_block(index, "text"), "text", text)
@@ -146,22 +144,22 @@ class MessageReader:
             case "citations_delta":
                 for citation in list_objects(delta.get("citation")):
                     block = self._blocks[self._find_block(index, "text")]
-                    block["citations"] = [*(block.get("citations") or ()), citation]
+                    block["citations"] = [*list_objects(block.get("citations")), citation]
                     yield _read_citation(citation)
             case "input_json_delta" if piece := get_text(delta, "partial_json"):
                 if (place := self._find_place(index)) >= 0 and self._blocks[place]["type"].endswith("tool_use"):
                     self._add_piece(place, "input", piece)
 
-    def _end(self, reason: Any, message: Any) -> None:
+    def _end(self, reason: Any, message: Mapping[str, Any]) -> None:
         self.stop_reason = get_text(reason, "stop_reason") or self.stop_reason
         self._read_usage(message, is_final=True)
 
-    def _read_usage(self, message: Any, *, is_final: bool) -> None:
+    def _read_usage(self, message: Mapping[str, Any], *, is_final: bool) -> None:
         """Store the newest token counts of a message.
 
         The output so far, which its start has, is not stored: an estimate is better than it if no other follows.
         """
-        usage = message.get("usage") if isinstance(message, Mapping) else None
+        usage = message.get("usage")
         if not isinstance(usage, Mapping):
             return
         for name in _COUNTS:
@@ -190,6 +188,13 @@ class MessageReader:
 
     def _add_piece(self, place: int, name: str, piece: str) -> None:
         self._pieces.setdefault((place, name), []).append(piece)
+
+
+def _get_object(event: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} is no JSON object")
+    return value
 
 
 def _read_citation(citation: Mapping[str, Any]) -> Grounding:
