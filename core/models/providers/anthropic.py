@@ -119,7 +119,7 @@ class AnthropicProvider:
         """
         reader = MessageReader()
         sending = self._client.messages.with_streaming_response.create(**build_body(request), stream=True)
-        async with sending as response, aclosing(read_chunks(response, self.name)) as chunks:
+        async with sending as response, aclosing(read_chunks(response.http_response, self.name)) as chunks:
             while not reader.is_complete:
                 chunk = await anext(chunks, None)
                 if chunk is None:

@@ -3,8 +3,9 @@
 Gemini: https://ai.google.dev/api/generate-content
 """
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import contextmanager
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
@@ -13,6 +14,7 @@ import httpx
 from google import genai
 from google.adk.utils.content_utils import SKIP_THOUGHT_SIGNATURE_VALIDATOR
 from google.genai import errors, types
+from pydantic import BaseModel
 
 from core.errors import (
     ContentBlockedError,
@@ -42,6 +44,8 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
+from core.models.providers.json_fields import get_count, get_text
+from core.models.providers.server_sent_events import END, read_chunks
 from core.models.tool_calls import part_text
 from core.usage.meter import Usage
 
@@ -51,6 +55,21 @@ _TIMEOUTS = {"connect": 10.0, "read": None, "write": 60.0, "pool": 10.0}
 #: HTTP responses of the current stream. The SDK leaves them to the garbage collector if a stream is closed early.
 _open_responses: ContextVar[list[httpx.Response] | None] = ContextVar("_opened", default=None)
 
+
+#: Token counts that are read.
+_COUNTS = (
+    "promptTokenCount",
+    "toolUsePromptTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "cachedContentTokenCount",
+)
+
+#: Metadata of a candidate that is read.
+_METADATA: Mapping[str, type[BaseModel]] = {
+    "groundingMetadata": types.GroundingMetadata,
+    "urlContextMetadata": types.UrlContextMetadata,
+}
 
 #: Gemini: a request with its files in it has at most 20 MB, and base64 makes files a third larger.
 _MAX_REQUEST_BYTES = 14 * 2**20
@@ -142,9 +161,69 @@ async def _set_timeouts(request: httpx.Request) -> None:
 
 
 async def _collect_response(response: httpx.Response) -> None:
-    """Add an HTTP response to the list of `_collect_responses_in`, inside its block."""
+    """Add an HTTP response to the list of `_collect_responses_in`, inside its block, and make its body readable."""
     if (responses := _open_responses.get()) is not None:
         responses.append(response)
+        if response.is_success:
+            response.stream = _ReadableBody(response)
+            response.headers.pop("content-encoding", None)
+
+
+class _ReadableBody(httpx.AsyncByteStream):
+    """Body of a response whose chunks have only the fields that `_events` reads, in the types that the SDK expects.
+
+    The SDK ends an answer at a field of another type, and at an event without data. An answer that is not streamed
+    becomes a stream.
+    """
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = httpx.Response(response.status_code, headers=response.headers, stream=response.stream)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async with aclosing(read_chunks(self._response, "gemini")) as chunks:
+            async for data in chunks:
+                for chunk in _clean_chunks(data) if data != END else ():
+                    yield f"data: {chunk}\n\n".encode()
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _clean_chunks(data: str) -> Iterator[str]:
+    """Yield the JSON of a chunk, or of each chunk in a list, without the metadata that the SDK would refuse.
+
+    An error, or a chunk whose content cannot be read, stays as it is.
+    """
+    try:
+        chunks = json.loads(data)
+    except (ValueError, RecursionError):
+        yield data
+        return
+    for chunk in chunks if isinstance(chunks, list) else [chunks]:
+        if isinstance(chunk, dict) and "error" not in chunk:
+            usage = chunk.get("usageMetadata")
+            if isinstance(candidates := chunk.get("candidates"), list):
+                chunk["candidates"] = [_clean_candidate(candidate) for candidate in candidates[:1]]
+            chunk["usageMetadata"] = {name: get_count(usage, name) for name in _COUNTS} if usage else None
+        yield json.dumps(chunk)
+
+
+def _clean_candidate(candidate: Any) -> Any:
+    if not isinstance(candidate, dict):
+        return candidate
+    metadata = {
+        name: value for name, kind in _METADATA.items() if (value := candidate.get(name)) and _is_valid(value, kind)
+    }
+    finish_reason = get_text(candidate, "finishReason") or None
+    return {"content": candidate.get("content"), "finishReason": finish_reason, **metadata}
+
+
+def _is_valid(value: Any, kind: type[BaseModel]) -> bool:
+    try:
+        kind.model_validate(value, extra="ignore")
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager

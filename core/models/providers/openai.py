@@ -136,7 +136,7 @@ class OpenAIProvider:
             extra_body=self._extra_body,
         )
         reader, has_ended = CompletionReader(), False
-        async with sending as response, aclosing(read_chunks(response, self.name)) as chunks:
+        async with sending as response, aclosing(read_chunks(response.http_response, self.name)) as chunks:
             while not has_ended:
                 try:
                     async with asyncio.timeout(_USAGE_WAIT_SECONDS if reader.finish else None):

@@ -17,14 +17,14 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a CR at the end may be the first
 
 
 class _Response(Protocol):
-    """Response of a vendor's SDK before its body is read."""
+    """HTTP response of httpx or httpx2 before its body is read."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
 
-    async def read(self) -> bytes: ...
+    async def aread(self) -> bytes: ...
 
-    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+    def aiter_bytes(self) -> AsyncIterator[bytes]: ...
 
 
 async def read_chunks(response: _Response, provider: str) -> AsyncGenerator[str, None]:
@@ -40,10 +40,10 @@ async def read_chunks(response: _Response, provider: str) -> AsyncGenerator[str,
     """
     try:
         if "json" in response.headers.get("content-type", ""):
-            yield (await response.read()).decode("utf-8", "replace")
+            yield (await response.aread()).decode("utf-8", "replace")
             yield END
             return
-        async with aclosing(read_event_data(response.iter_bytes())) as chunks:
+        async with aclosing(read_event_data(response.aiter_bytes())) as chunks:
             async for data in chunks:
                 yield data
     except Exception as error:  # the SDKs convert no errors of their HTTP library here
