@@ -117,6 +117,7 @@ async def run_core(
     limits: SpendingLimits = SpendingLimits(),  # noqa: B008 - it is frozen
     admins: Sequence[str] = (),
     fallback_script: Any = None,
+    retry_delays: tuple[float, ...] = (),
     root: Workflow | None = None,
 ) -> AsyncIterator[CoreParts]:
     async with AsyncExitStack() as stack:
@@ -146,6 +147,7 @@ async def run_core(
                 provider=provider,
                 selectable={full_name: ModelHandle(provider, name)},
                 fallbacks=Fallbacks(fallbacks),
+                retry_delays=retry_delays,
             ),
             tools=tools,
             plugins=create_plugins(ToolCallLog(database), approvers=approvers),
