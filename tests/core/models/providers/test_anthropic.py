@@ -29,7 +29,8 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from core.models.providers.anthropic import DEFAULT_MAX_TOKENS, REDACTED_PREFIX
+from core.models.providers.anthropic import DEFAULT_MAX_TOKENS
+from core.models.providers.message_events import REDACTED_PREFIX
 from core.usage.meter import Usage
 from tests.core.models.conftest import ConnectedProvider
 
