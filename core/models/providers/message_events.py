@@ -43,6 +43,7 @@ class MessageReader:
         self._blocks: list[Block] = []
         self._pieces: dict[tuple[int, str], list[str]] = {}  # of deltas, by the block's place in `_blocks` and field
         self._places: dict[int, int] = {}  # by the server's index
+        self._unsigned: dict[int, bytes] = {}  # signatures of thinking that has none yet, by its block's place
         self._counts = dict.fromkeys((*_COUNTS, "thinking_tokens"), 0)
 
     def read(self, event: Any) -> Iterator[ProviderEvent]:
@@ -60,6 +61,8 @@ class MessageReader:
                 yield from self._start_block(event.get("index"), _get_object(event, "content_block"))
             case "content_block_delta":
                 yield from self._read_delta(event.get("index"), _get_object(event, "delta"))
+            case "content_block_stop":
+                yield from self._end_thinking(self._find_place(event.get("index")))
             case "message_delta":
                 self._end(event.get("delta"), event)
             case "message_stop":
@@ -67,6 +70,7 @@ class MessageReader:
             case "message":  # the whole answer, of a server that does not stream
                 for block in list_objects(event.get("content")):
                     yield from self._start_block(None, block)
+                    yield from self._end_thinking(len(self._blocks) - 1)
                 self._end(event, event)
                 self.is_complete = True
 
@@ -126,6 +130,8 @@ class MessageReader:
                     yield Thought(text)
                 if signature := get_text(block, "signature"):
                     yield Thought("", signature.encode())
+                else:
+                    self._unsigned[len(self._blocks) - 1] = UNSIGNED if block.get("signature") is None else b""
             case "text" if text := get_text(block, "text"):
                 yield Text(text)
                 yield from map(_read_citation, list_objects(block.get("citations")))
@@ -139,7 +145,9 @@ class MessageReader:
                 self._add_piece(self._find_block(index, "thinking"), "thinking", thinking)
                 yield Thought(thinking)
             case "signature_delta" if signature := get_text(delta, "signature"):
-                self._add_piece(self._find_block(index, "thinking"), "signature", signature)
+                place = self._find_block(index, "thinking")
+                self._add_piece(place, "signature", signature)
+                self._unsigned.pop(place, None)
                 yield Thought("", signature.encode())
             case "citations_delta":
                 for citation in list_objects(delta.get("citation")):
@@ -149,6 +157,10 @@ class MessageReader:
             case "input_json_delta" if piece := get_text(delta, "partial_json"):
                 if (place := self._find_place(index)) >= 0 and self._blocks[place]["type"].endswith("tool_use"):
                     self._add_piece(place, "input", piece)
+
+    def _end_thinking(self, place: int) -> Iterator[Thought]:
+        if place in self._unsigned:
+            yield Thought("", self._unsigned.pop(place))
 
     def _end(self, reason: Any, message: Mapping[str, Any]) -> None:
         self.stop_reason = get_text(reason, "stop_reason") or self.stop_reason
