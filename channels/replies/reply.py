@@ -27,7 +27,7 @@ from channels.settings import MAX_MESSAGES
 from core.concurrency import event_loop
 from core.concurrency.tasks import drain_tasks
 from core.errors import TurnLostError
-from core.models.finish_reasons import close_code_fence
+from core.models.finish_reasons import close_blocks
 from core.models.media import format_size
 
 log = logging.getLogger(__name__)
@@ -266,7 +266,7 @@ class Reply:
 
     def _set_final_text(self, text: str, ending: str) -> None:
         self._ending = ending
-        self._planner.replace(f"{close_code_fence(text)}\n\n{ending}".strip() if ending else text)
+        self._planner.replace(f"{close_blocks(text)}\n\n{ending}".strip() if ending else text)
 
     def _drop_files(self, refused: FileRefusedError) -> None:
         """Remove refused files from the reply, and add a note below its text for each.

@@ -83,6 +83,9 @@ EMPTY_FILE_NOTE = "⚠️ A file is left out here: it came without content."
 _MARKER = r"(?:[-*+]|\d{1,9}[.)])[ \t]+"
 _ITEM = re.compile(rf"^[ \t]*{_MARKER}", re.MULTILINE)
 
+#: Start of a line with nothing but markers of list items, at the end of a text.
+_LINE_START = re.compile(rf"^[ \t]*(?:{_MARKER})*\Z", re.MULTILINE)
+
 #: Start of a code fence, or its end if it has neither a list marker nor an info string.
 _FENCE = re.compile(rf"^([ \t]*(?:{_MARKER})*)(`{{3,}}+(?!.*`)|~{{3,}})(.*)$", re.MULTILINE)
 
@@ -114,10 +117,19 @@ def to_finish_reason(reason: str) -> FinishReason:
 def add_ending_note(text: str, finish_reason: FinishReason | None) -> str:
     """Return the text of an answer, with a note at its end unless the answer is complete.
 
-    An open code fence is closed before the note.
+    An open code fence or HTML comment is closed before the note.
     """
     note = _NOTES.get(get_ending(finish_reason))
-    return f"{close_code_fence(text)}\n\n{note}" if note else text
+    return f"{close_blocks(text)}\n\n{note}" if note else text
+
+
+def close_blocks(text: str) -> str:
+    """Return a Markdown text, with its last code fence or HTML comment closed if it is open, so that more is shown."""
+    if (closed := close_code_fence(text)) != text:
+        return closed
+    start = text.rfind("<!--")
+    is_open = start > text.rfind("-->") and _LINE_START.search(text, 0, start)
+    return f"{text}\n-->" if is_open and close_code_fence(text[:start]) == text[:start] else text
 
 
 def close_code_fence(text: str) -> str:

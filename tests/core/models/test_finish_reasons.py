@@ -73,7 +73,13 @@ def test_the_stored_reason_has_the_same_ending(ending: Ending) -> None:
         ("1. ```bash\n   make\n   ```\n2. done", ""),
         ("1. First:\n   - run\n     ```bash\n     make", "\n     ```"),
         ("- ```bash\n  make", "\n  ```"),
+        ("a\n\n<!-- note\n\nb", "\n-->"),
+        ("- <!-- note", "\n-->"),
+        ("a <!-- note", ""),
+        ("> <!-- note", ""),
+        ("<!-- a -->", ""),
+        ("```\n<!-- a\n```", ""),
     ],
 )
-def test_the_note_is_outside_an_open_code_fence(text: str, closing: str) -> None:
+def test_the_note_is_outside_an_open_block(text: str, closing: str) -> None:
     assert add_ending_note(text, FinishReason.MAX_TOKENS) == f"{text}{closing}\n\n{CUT_OFF_NOTE}"
