@@ -603,6 +603,19 @@ async def test_a_call_that_failed_has_no_check_mark(slack: SlackSimulator, tmp_p
         assert tasks == [("Using fail", "error"), ("Using refund", "complete")]
 
 
+async def test_a_stream_with_thinking_that_is_taken_back_ends_in_an_edit(slack: SlackSimulator, tmp_path: Path) -> None:
+    step = Say("secret thoughts. " * 8 + "</think>The answer.", pieces=20, pace=0.1)
+    async with run_bot(slack, tmp_path, [step], streaming="native") as bot:
+        chat = SlackChat(bot, "general")
+        await chat.say("go")
+        await bot.wait_for_turns(1)
+        (answer,) = chat.list_replies()
+        assert answer.text == "The answer."
+        assert any("secret" in version.text for version in answer.versions)
+        assert answer.stream is not None
+        assert not answer.stream.is_live
+
+
 def refund() -> str:
     """Refund."""
     return "ok"
