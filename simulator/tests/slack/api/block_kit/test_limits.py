@@ -367,6 +367,17 @@ def test_a_view_has_a_size_limit() -> None:
         check_view(MODAL | {"blocks": [section] * 90}, "modal")
 
 
+@pytest.mark.parametrize(("rows", "columns", "is_allowed"), [(100, 20, True), (101, 2, False), (2, 21, False)])
+def test_a_table_in_markdown_has_the_limits_of_a_table_block(rows: int, columns: int, is_allowed: bool) -> None:
+    row, delimiter = "| a " * columns + "|\n", "|-" * columns + "|\n"
+    blocks = [{"type": "markdown", "text": f"| b |\n|---|\n| c |\n\n{row}{delimiter}{row * (rows - 1)}"}]
+    if is_allowed:
+        assert check_blocks(blocks) == blocks
+        return
+    with pytest.raises(SlackError, match="invalid_blocks"):
+        check_blocks(blocks)
+
+
 @pytest.mark.parametrize("kind", ["markdown", "table", "card", "context_actions"])
 def test_a_block_of_messages_is_refused_in_views(kind: str) -> None:
     for view in (MODAL, HOME):

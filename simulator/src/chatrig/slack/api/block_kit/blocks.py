@@ -6,8 +6,10 @@ refuses unknown fields: "invalid additional property: disabled" (slackapi/bolt-j
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
 from typing import Any
 
 from chatrig.slack.api.block_kit.elements import (
@@ -96,9 +98,33 @@ _SHARED_BLOCKS: dict[str, Check] = {
 _NUMBER_CELL = shape(TYPE | {"value": number, "text": string(min_chars=1)})
 _CELLS = {"raw_text": shape(TYPE | {"text": string(min_chars=1)}), "raw_number": _NUMBER_CELL, "rich_text": RICH_TEXT}
 _COLUMN = shape({}, {"align": string(choices=("left", "center", "right")), "is_wrapped": boolean})
+MAX_TABLE_ROWS, MAX_TABLE_COLUMNS = 100, 20
 _TABLE = _block(
-    {"rows": items(items(variants(_CELLS), 0, 20), 1, 100)}, {"column_settings": items(nullable(_COLUMN), 0, 20)}
+    {"rows": items(items(variants(_CELLS), 0, MAX_TABLE_COLUMNS), 1, MAX_TABLE_ROWS)},
+    {"column_settings": items(nullable(_COLUMN), 0, MAX_TABLE_COLUMNS)},
 )
+_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
+_DELIMITER = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+
+
+def _check_markdown(value: Any, path: str) -> Iterator[str]:
+    """Check the text of a `markdown` block, with the limits of a `table` block for each table in it.
+
+    Slack translates the block into others: docs.slack.dev/reference/block-kit/blocks/markdown-block. The limits of its
+    tables are not published.
+    """
+    yield from string(MAX_MARKDOWN_BLOCK_CHARS, min_chars=1)(value, path)
+    lines = _CODE.sub("", value).split("\n") if isinstance(value, str) and "|" in value else []
+    for number, (head, line) in enumerate(pairwise(lines), 2):
+        if "|" in head and "|" in line and _DELIMITER.fullmatch(line):
+            rows = 1 + len(list(takewhile(str.strip, lines[number:])))
+            columns = line.strip().strip("|").count("|") + 1
+            for count, limit in ((rows, MAX_TABLE_ROWS), (columns, MAX_TABLE_COLUMNS)):
+                if count > limit:
+                    yield f"no more than {limit} items allowed [json-pointer:{path}]"
+                    return
+
+
 #: `subtext` and `slack_icon` as in slackapi/java-slack-sdk #1624.
 _CARD = _block(
     {},
@@ -150,7 +176,7 @@ _MESSAGE_BLOCKS: dict[str, Check] = {
         {"rows": items(items(variants(_CELLS), 1, 20), 2, 101), "caption": string(min_chars=1)},
         {"page_size": integer(1, 100), "row_header_column_index": integer(0, 19)},
     ),
-    "markdown": _block({"text": string(MAX_MARKDOWN_BLOCK_CHARS, min_chars=1)}),
+    "markdown": _block({"text": _check_markdown}),
     "plan": _block({"title": string()}, {"tasks": items(variants({"task_card": _TASK}))}),
     "table": _TABLE,
     "task_card": _TASK,
