@@ -133,14 +133,15 @@ def quote_lines(text: str) -> str:
 class DiscordMarkdown(Dialect):
     """Dialect of Discord's Markdown, which lacks tables, HTML and code within lists."""
 
-    has_tables = False
+    max_table_columns = 0
+    has_spoilers = True
     nests_code = False
     link_openers = "("
     html_marks: Mapping[str, str] = {**Dialect.html_marks, "u": "__"}
     empty_code_line = _ZERO_WIDTH_SPACE  # Discord continues an empty block to the next fence
 
     def max_growth(self, source: str) -> int:
-        return sum(map(source.count, ("<", "@", "`", "](")))
+        return sum(map(source.count, ("<", "@", "`", "](", "\ufdd0", "\ufdd1")))
 
     def render_prose(self, text: str) -> str:
         text = _TICK.sub(r"\\`", text)  # it would pair with a later tick

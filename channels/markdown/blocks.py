@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from channels.markdown.spoilers import SPOILER
 from channels.markdown.tables import has_cell_separator, is_delimiter
 
 #: Longest run of marks that opens a fence.
@@ -24,6 +25,7 @@ _MAX_NESTED_ITEMS = 8
 LINE_END = re.compile(r"\r\n?|\n")
 
 _QUOTE = re.compile(r"(?: {0,3}> ?){0,8}")
+_LAST_SEPARATOR = re.compile(r"(?<![|\\])\|\s*+\Z")
 _INDENT = re.compile(r"[ \t]*")
 _ITEM = re.compile(r"(?P<marker>(?:[-*+]|\d{1,9}[.)]))(?P<space>[ \t]{1,4})(?=\S)")
 _FENCE = re.compile(rf"(?P<marks>`{{3,{_MAX_FENCE_MARKS}}}(?!`)|~{{3,{_MAX_FENCE_MARKS}}}(?!~))(?P<info>.*)")
@@ -108,7 +110,8 @@ class BlockContext:
         table: the first two rows of the open table; None outside of tables.
         item_indents: the columns in which the contents of the open list items start, the outermost first.
         quote: the block quote markers (`> `) of a line that the position splits; else empty.
-        marks: the open emphasis and code marks of the paragraph (such as `**`), the outermost first.
+        marks: the open emphasis and code marks of the paragraph (such as `**`), the outermost first. They include the
+            mark of an open spoiler, also between paragraphs.
         comment: the number of block quotes around the open HTML comment; None outside of comments.
     """
 
@@ -142,6 +145,7 @@ class BlockParser:
         self.is_in_paragraph = False
         self._fits = fits
         self._last_line = ""
+        self._is_hidden = SPOILER in context.marks  # whether the number of spoiler marks is odd
 
     @property
     def may_be_table_head(self) -> bool:
@@ -160,6 +164,8 @@ class BlockParser:
         kind = kind or self._parse_outside_fence(line)
         self.is_in_paragraph = kind is LineKind.TEXT
         self._last_line = line
+        if kind in (LineKind.TEXT, LineKind.HEADING):
+            self._is_hidden ^= line.count(SPOILER) % 2 == 1
         return kind
 
     def _parse_in_fence(self, line: str) -> LineKind | None:
@@ -225,6 +231,7 @@ class BlockParser:
             table
             and has_cell_separator(line)
             and not _ends_table(line)
+            and not (self._is_hidden and line.startswith(SPOILER))
             and self._fits(table.head, table.delimiter, line)
         ):
             return LineKind.ROW
@@ -264,16 +271,18 @@ def split_quote(line: str) -> tuple[str, str]:
 
 
 def starts_block(line: str) -> bool:
-    """Return whether a line starts a list item or a block quote."""
-    return bool(_ITEM.match(line.lstrip(" \t"))) or line.lstrip(" ").startswith(">")
+    """Return whether a line starts a list item, a block quote or Discord's small text (`-# `)."""
+    return bool(_ITEM.match(line.lstrip(" \t"))) or line.lstrip(" ").startswith((">", "-# "))
 
 
 def _ends_table(line: str) -> bool:
     """Return whether a line starts a list, quote, heading or code, which ends a table.
 
-    GitHub Flavored Markdown, section 4.10.
+    GitHub Flavored Markdown, section 4.10. A line that starts with Discord's spoiler mark (`||`) ends it too, unless it
+    ends like a row.
     """
-    return starts_block(line) or bool(_HEADING.match(line)) or bool(_FENCE.fullmatch(line.lstrip(" ")))
+    is_spoiler = line.startswith(SPOILER) and not _LAST_SEPARATOR.search(line)
+    return is_spoiler or starts_block(line) or bool(_HEADING.match(line)) or bool(_FENCE.fullmatch(line.lstrip(" ")))
 
 
 def dedent(line: str, max_spaces: int) -> str:

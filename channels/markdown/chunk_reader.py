@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from channels.markdown import inline
 from channels.markdown.blocks import (
     LINE_END,
     BlockContext,
@@ -25,10 +24,12 @@ from channels.markdown.renderer import (
     TextEnding,
     closing_size,
     group_lines,
+    make_text_table,
     opening_size,
     remove_deep_indent,
 )
 from channels.markdown.split_points import find_split
+from channels.markdown.spoilers import SPOILER
 from channels.markdown.tables import TextTable
 
 #: Incomplete lines that may become another kind of block when they are complete.
@@ -97,6 +98,8 @@ class ChunkReader:
         self._size = opening_size(context, self._limits.dialect, self._limits.measure)
         self._gap_size = 0
         self._text_table: TextTable | None = None
+        self._row_count = 0
+        self._may_hide = SPOILER in context.marks
         if context.table:
             self._open_table(context.table.head, context.table.delimiter)
 
@@ -195,6 +198,9 @@ class ChunkReader:
         if self._is_blank:
             line = remove_deep_indent(line)
         size = self._limits.measure(line) + self._limits.dialect.max_growth(line)
+        if self._limits.dialect.has_spoilers and (self._may_hide or SPOILER in line):
+            # The line's spoiler may be closed and reopened, and pipes in code are separated.
+            size += 2 * self._limits.measure(SPOILER) + line.count("|")
         place = self._parser.context
         if kind in _PROSE_KINDS or (kind is None and not place.fence and not place.table):
             size += sum(map(line.count, "*_~`"))  # each open mark is closed with as many
@@ -219,6 +225,8 @@ class ChunkReader:
                 self._lines[-1] = replace(self._lines[-1], kind=LineKind.TABLE_HEAD)
                 self._size, self._gap_size = self._size_before_line
                 self._open_table(self._lines[-1].text, line.text)
+            case LineKind.ROW if not self._text_table and self._row_count >= self._limits.dialect.max_table_rows:
+                return False
             case LineKind.ROW if self._text_table:
                 old_size = self._text_table.size
                 self._text_table.add_row(line.text)
@@ -233,6 +241,8 @@ class ChunkReader:
             self._size_before_line, self._gap_size, self._is_blank = (size, gap), 0, False
         if not is_blank or line.text.strip():  # a message starts with its first visible line
             self._gap_size += self._limits.measure(line.text[len(line.text.rstrip()) :] + line.end)
+        self._row_count += line.kind is LineKind.ROW
+        self._may_hide |= SPOILER in line.text
         self._lines.append(line)
         self._position = line.stop
         return True
@@ -256,7 +266,8 @@ class ChunkReader:
             last: the line in which, or at the end of which, the chunk is full.
         """
         known = self.source[: last.start + len(last.text)]
-        at = find_split([*self._lines, last], known, self.context.marks)
+        has_spoilers = self._limits.dialect.has_spoilers
+        at = find_split([*self._lines, last], known, self.context.marks, has_spoilers=has_spoilers)
         lines = [line for line in self._lines if line.stop <= at]
         place, rest = (lines[-1].context if lines else replace(self.context, quote="", marks=())), ""
         line = next((line for line in [*self._lines, last] if line.start < at < line.start + len(line.text)), None)
@@ -299,10 +310,12 @@ class ChunkReader:
     def _open_table(self, head: str, delimiter: str) -> None:
         self._size += self._gap_size + self._table_size(head, delimiter)
         self._gap_size = 0
-        self._text_table = None if self._limits.dialect.has_tables else self._make_text_table(head, delimiter)
+        is_text = not self._limits.dialect.renders_table(delimiter)
+        self._text_table = self._make_text_table(head, delimiter) if is_text else None
+        self._row_count = 1
 
     def _make_text_table(self, head: str, delimiter: str) -> TextTable:
-        return TextTable(head, delimiter, render_cell=inline.plain_text, measure=self._limits.measure)
+        return make_text_table(head, delimiter, self._limits.dialect, self._limits.measure)
 
     def _table_size(self, head: str, delimiter: str, row: str = "") -> int:
         """Return the most that a table can measure when rendered.
@@ -316,14 +329,14 @@ class ChunkReader:
             The size in units of `MessageLimits.measure`.
         """
         measure, growth = self._limits.measure, self._limits.dialect.max_growth
-        if self._limits.dialect.has_tables:
+        if self._limits.dialect.renders_table(delimiter):
             lines = [line for line in (head, delimiter, row) if line]
             return TABLE_SEPARATION_SIZE + sum(measure(f"{line}\n") + growth(line) for line in lines)
         columns = self._make_text_table(head, delimiter)
         plain = columns.size
         if row:
             columns.add_row(row)
-        return 2 * measure(f"{TABLE_MARKS}\n") + max(columns.size, plain + measure(row) + growth(row))
+        return 2 * measure(f"{TABLE_MARKS}{SPOILER}\n") + max(columns.size, plain + measure(row) + growth(row))
 
     def _table_fits(self, head: str, delimiter: str, row: str) -> bool:
         return self._table_size(head, delimiter, row) <= self._capacity

@@ -2,15 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
 
 from channels.markdown.links import Link
+from channels.markdown.tables import split_cells
 
 
 class Dialect:
     """Markdown dialect of a platform; this base class renders Markdown unchanged.
 
     Attributes:
-        has_tables: whether the platform renders tables; if not, they become code with aligned columns.
+        max_table_columns: the most columns of a table that the platform renders, 0 for no tables. Other tables become
+            code with aligned columns.
+        max_table_rows: the most rows of such a table, with its header row. The next message continues a longer table.
+        has_spoilers: whether the platform hides text between two `||`.
+        moves_marks: whether emphasis marks are moved that CommonMark refuses beside Chinese, Japanese and Korean
+            punctuation.
         nests_code: whether a code block may be part of a list; if not, its lines start in the first column.
         empty_code_line: a line to put into an empty code block; empty if the platform needs none.
         link_openers: the characters that may follow a bracketed label in a link (`(`) or in its definition (`:`). Text
@@ -19,12 +27,19 @@ class Dialect:
         entity_signs: the characters that the platform escapes as entities; they need no backslash.
     """
 
-    has_tables = True
+    max_table_columns: float = inf
+    max_table_rows: float = inf
+    has_spoilers = False
+    moves_marks = False
     nests_code = True
     empty_code_line = ""
     link_openers = ""
     html_marks: Mapping[str, str] = {"b": "**", "i": "*", "s": "~~", "code": "`"}
     entity_signs = ""
+
+    def renders_table(self, delimiter: str) -> bool:
+        """Return whether the platform renders a table, by its delimiter row."""
+        return _count_columns(delimiter) <= self.max_table_columns
 
     def max_growth(self, source: str) -> int:
         """Return the most by which a text grows when this dialect renders it.
@@ -111,6 +126,11 @@ class Dialect:
         """
         start = link.source.index("[") + 1
         return link.source[:start], link.source[start + len(link.label) :]
+
+
+@lru_cache(maxsize=256)
+def _count_columns(delimiter: str) -> int:
+    return len(split_cells(delimiter))
 
 
 #: Standard Markdown, unchanged.

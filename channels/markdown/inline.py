@@ -11,8 +11,18 @@ from itertools import takewhile
 
 from channels.markdown.blocks import COMMENT_END, LINE_END
 from channels.markdown.dialect import Dialect
+from channels.markdown.emphasis import (
+    RefusedEmphasis,
+    TextEdit,
+    apply_edits,
+    find_end,
+    is_beside_cjk,
+    is_punctuation,
+    move_marks,
+)
 from channels.markdown.html import ENTITY, PAIRED_TAGS, TAG, convert_html, opens_pair
 from channels.markdown.links import LINK, UNFINISHED_LINK, Link, show_target
+from channels.markdown.spoilers import ESCAPED_SPOILER, SPOILER, UNFINISHED_SPOILER, break_spoilers
 
 _TOKEN = re.compile(
     rf"""
@@ -23,9 +33,10 @@ _TOKEN = re.compile(
     | (?P<comment><!--)
     | (?P<anchor><a\s[^<>\n]{{1,500}}+>(?:(?!</a>)[^\n`]){{0,300}}+</a>)
     | (?P<angle><[!@#/A-Za-z:][^<>\s]{{0,2000}}+(?:[ ][^<>\n]{{0,300}}+)?+>)
-    | (?P<address>https?://[^\s<>`*\[\]\\]++)
+    | (?P<address>https?://[^\s<>`*\[\]\\|]++(?:\|(?!\|)[^\s<>`*\[\]\\|]*+)*+)
     | (?P<entity>{ENTITY})
     | (?P<marks>\*+|_+|~+)
+    | (?P<spoiler>\|\|)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -48,6 +59,8 @@ _LAST_TOKEN = re.compile(r"<[^\s<>]++>\Z")
 
 #: Emphasis or code marks at the end of a growing text: the next characters may be more marks.
 _UNFINISHED_MARKS = re.compile(r"(?<![*_~`\\])[*_~`\\]++\Z")
+
+_EMPHASIS = re.compile(r"[*_~]")
 
 _TICKS = re.compile(r"\\.|(?P<ticks>`+)", re.DOTALL)
 
@@ -94,15 +107,29 @@ class InlineSpan:
 
 @dataclass(frozen=True, slots=True)
 class RenderedInline:
-    """Rendered paragraph, and the emphasis and code marks that are open at its end.
+    """Rendered paragraph, and the marks that are open at its end.
 
     Attributes:
         text: the paragraph in the platform's dialect, with the open marks closed.
-        marks: the open marks, such as `**`, the outermost first.
+        marks: the open emphasis, code and spoiler marks, such as `**`, the outermost first.
     """
 
     text: str
     marks: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _OpenMark:
+    """Open mark of emphasis, code or a spoiler.
+
+    Attributes:
+        start: the index in the paragraph; -1 in an earlier message.
+        is_refused: whether CommonMark takes the mark for literal text.
+    """
+
+    text: str
+    start: int = -1
+    is_refused: bool = False
 
 
 class InlineParser:
@@ -110,28 +137,45 @@ class InlineParser:
 
     Args:
         text: the paragraph, or its part after a split.
-        marks: the emphasis and code marks (such as `**`) that were open at the split, the outermost first.
+        marks: the emphasis, code and spoiler marks (such as `**`) that were open at the split, the outermost first.
         is_growing: whether more text may follow. One or two backticks without closing ones are then open code; else
             they are literal.
+        has_spoilers: whether `||` hides text.
 
     Attributes:
         spans: the parts that no split may cut, in order: see `InlineSpan`.
-        marks: the emphasis and code marks that are open at the end, the outermost first.
+        marks: the emphasis, code and spoiler marks that are open at the end, the outermost first.
+        spoilers: the index of each spoiler mark.
+        crossings: the index of each mark that closes emphasis within a spoiler that began in the emphasis, and the
+            index after it.
+        refused: the emphasis that CommonMark takes for literal text.
         unfinished: the index of an incomplete link or token at the end of a growing text, and its readable label (empty
             for a token); None without one.
     """
 
-    def __init__(self, text: str, marks: Sequence[str] = (), *, is_growing: bool = False) -> None:
+    def __init__(
+        self, text: str, marks: Sequence[str] = (), *, is_growing: bool = False, has_spoilers: bool = False
+    ) -> None:
         self.spans: list[InlineSpan] = []
+        self.spoilers: list[int] = []
+        self.crossings: list[tuple[int, int]] = []
+        self.refused: list[RefusedEmphasis] = []
         self.unfinished: tuple[int, str] | None = None
         self._text = text
         self._is_growing = is_growing
-        self._open_marks = [*marks]
+        self._has_spoilers = has_spoilers
+        self._open_marks = [_OpenMark(mark) for mark in marks]
         self._unclosed_ticks: set[str] = set()
-        at = self._parse_code(0, 0, self._open_marks.pop()) if marks and marks[-1][0] == "`" else 0
+        at = self._parse_code(0, 0, self._open_marks.pop().text) if marks and marks[-1][0] == "`" else 0
         while found := self._next_token(at):
             at = self._parse_token(found)
-        self.marks = tuple(self._open_marks)
+        self.marks = tuple(mark.text for mark in self._open_marks)
+        if is_growing and self.marks:
+            self.refused += [
+                RefusedEmphasis(mark.text, mark.start, None, refuses_opening=True, refuses_closing=False)
+                for mark in self._open_marks
+                if mark.is_refused
+            ]
 
     @property
     def unsplittable_spans(self) -> Iterator[tuple[int, int]]:
@@ -179,6 +223,8 @@ class InlineParser:
                 self._parse_emphasis(start, found[0])
             case "comment":
                 return self._parse_comment(start, end)
+            case "spoiler":
+                return self._parse_spoiler(start, end)
             case "escape" | "reference" | "anchor" | "angle" | "address" | "entity":
                 self.spans.append(InlineSpan(start, end))
                 self._parse_tag(start, end)
@@ -230,7 +276,7 @@ class InlineParser:
             self._unclosed_ticks.add(ticks)
         if inside == start or (self._is_growing and len(ticks) <= _MAX_TICKS):
             self.spans.append(InlineSpan(start, len(self._text), ticks=ticks, is_closed=False))
-            self._open_marks.append(ticks)
+            self._open_marks.append(_OpenMark(ticks, start))
             return len(self._text)
         self.spans.append(InlineSpan(start, inside))  # the ticks are not split
         return inside
@@ -250,28 +296,70 @@ class InlineParser:
         if tag is None or (name := PAIRED_TAGS.get(tag["name"].lower())) is None:
             return
         mark = f"<{name}>"
+        texts = [open_mark.text for open_mark in self._open_marks]
         if not tag["slash"]:
-            if sum(map(len, self._open_marks)) + len(mark) <= _MAX_CARRIED_MARKS and opens_pair(self._text, tag):
-                self._open_marks.append(mark)
-        elif mark in self._open_marks:
-            del self._open_marks[len(self._open_marks) - 1 - self._open_marks[::-1].index(mark) :]
+            if sum(map(len, texts)) + len(mark) <= _MAX_CARRIED_MARKS and opens_pair(self._text, tag):
+                self._open_marks.append(_OpenMark(mark, start))
+        elif mark in texts:
+            at = len(texts) - 1 - texts[::-1].index(mark)
+            self._open_marks[at:] = [spoiler for spoiler in self._open_marks[at:] if spoiler.text == SPOILER]
 
     def _parse_emphasis(self, start: int, marks: str) -> None:
         sign, size = marks[0], len(marks)
         opens, closes = self._flanks(start, start + size)
         if size > _MAX_EMPHASIS_MARKS or (sign == "~" and size != 2):
             return
-        while closes and size and (inner := self._innermost_open(sign)) is not None:
-            count = min(len(self._open_marks[inner]), size)
-            remainder = self._open_marks[inner][count:]
-            self._open_marks[inner:] = [remainder] if remainder else []
+        inner = self._open_marks[-1] if self._open_marks else None
+        if not closes and inner and inner.text == marks and self._is_refused(marks, start - 1, start + size):
+            self._close_refused(self._open_marks.pop(), start, refuses_closing=True)
+            return
+        while closes and size and (at := self._innermost_open(sign)) is not None:
+            opened = self._open_marks[at]
+            if opened.is_refused and opened.text == marks:
+                self._close_refused(opened, start, refuses_closing=False)
+            count = min(len(opened.text), size)
+            spoilers = [mark for mark in self._open_marks[at:] if mark.text == SPOILER] if self._has_spoilers else []
+            if spoilers:
+                self.crossings.append((start, start + len(marks)))
+            remainder = opened.text[count:]
+            self._open_marks[at:] = [*([_OpenMark(remainder, opened.start)] if remainder else []), *spoilers]
             size -= count
-        if opens and size and sum(map(len, self._open_marks)) + size <= _MAX_CARRIED_MARKS:
-            self._open_marks.append(sign * size)
+        is_refused = not opens and size == len(marks) and self._is_refused(marks, start + size, start - 1)
+        open_size = sum(len(mark.text) for mark in self._open_marks)
+        if (opens or is_refused) and size and open_size + size <= _MAX_CARRIED_MARKS:
+            self._open_marks.append(_OpenMark(sign * size, start, is_refused))
+
+    def _is_refused(self, marks: str, sign_at: int, letter_at: int) -> bool:
+        is_inside = min(sign_at, letter_at) >= 0 and max(sign_at, letter_at) < len(self._text)
+        return is_inside and is_beside_cjk(marks, self._text[sign_at], self._text[letter_at])
+
+    def _close_refused(self, opened: _OpenMark, stop: int, *, refuses_closing: bool) -> None:
+        self.refused.append(
+            RefusedEmphasis(
+                opened.text, opened.start, stop, refuses_opening=opened.is_refused, refuses_closing=refuses_closing
+            )
+        )
+
+    def _parse_spoiler(self, start: int, end: int) -> int:
+        """Add a spoiler mark to `spoilers`; it closes the open spoiler, or opens one.
+
+        Returns:
+            The position in the paragraph from which parsing continues.
+        """
+        if not self._has_spoilers:
+            return end
+        self.spans.append(InlineSpan(start, end))
+        self.spoilers.append(start)
+        marks = [mark.text for mark in self._open_marks]
+        if SPOILER in marks:
+            del self._open_marks[marks.index(SPOILER) :]
+            return end
+        self._open_marks.append(_OpenMark(SPOILER, start))
+        return end + self._text.startswith("|", end)  # a spoiler has at least one character
 
     def _innermost_open(self, sign: str) -> int | None:
         indexes = reversed(range(len(self._open_marks)))
-        return next((index for index in indexes if self._open_marks[index][0] == sign), None)
+        return next((index for index in indexes if self._open_marks[index].text[0] == sign), None)
 
     def _flanks(self, start: int, end: int) -> tuple[bool, bool]:
         """Return whether a delimiter run (`*`, `_`, `~`) may open and may close emphasis.
@@ -286,9 +374,11 @@ class InlineParser:
         """
         before = self._text[start - 1] if start else " "
         after = self._text[end] if end < len(self._text) else " "
-        follows_sign, precedes_sign = _is_punctuation(before), _is_punctuation(after)
-        opens = not after.isspace() and (not precedes_sign or before.isspace() or follows_sign)
-        closes = not before.isspace() and (not follows_sign or after.isspace() or precedes_sign)
+        follows_space, precedes_space = before.isspace(), after.isspace()
+        follows_sign = not follows_space and is_punctuation(before)
+        precedes_sign = not precedes_space and is_punctuation(after)
+        opens = not precedes_space and (not precedes_sign or follows_space or follows_sign)
+        closes = not follows_space and (not follows_sign or precedes_space or precedes_sign)
         if self._text[start] == "_":
             return opens and (not closes or follows_sign), closes and (not opens or precedes_sign)
         return opens, closes
@@ -302,25 +392,71 @@ def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_
     Args:
         marks: the emphasis and code marks that were open at a split before `text`; they are opened again.
         is_cut: whether the paragraph continues after `text`. Open marks are then closed at the end, and returned; else
-            only those of `marks` are closed, and none is returned.
+            only those of `marks`, and none is returned. A spoiler, which may span paragraphs, is always closed and
+            returned.
     """
     if not text.strip():
         return RenderedInline("", tuple(marks))
     if text.startswith("~") and not "".join(marks).strip("~"):  # three or more would open a code block
         marks = ()
-    parser = InlineParser(text, marks, is_growing=is_cut)
-    open_marks = parser.marks if is_cut else parser.marks[: _count_common_marks(parser.marks, marks)]
+    parser = InlineParser(text, marks, is_growing=is_cut, has_spoilers=dialect.has_spoilers)
+    if parser.refused and dialect.moves_marks:
+        marks = _without_empty(marks, parser.refused, text)
+        text = apply_edits(text, move_marks(text, parser.spans, parser.refused))
+        parser = InlineParser(text, marks, is_growing=is_cut)
+    closed_count = len(parser.marks) if is_cut else _count_common_marks(parser.marks, marks)
+    open_marks = tuple(mark for at, mark in enumerate(parser.marks) if at < closed_count or mark == SPOILER)
+    closing: Sequence[str] = closing_marks(open_marks)
+    if parser.spoilers:
+        text, marks, closing = _remove_empty_spoilers(text, parser, marks, closing)
+        if not text.strip() and not marks:
+            return RenderedInline("", open_marks)
+        parser = InlineParser(text, marks, is_growing=is_cut, has_spoilers=True)
     body = text.rstrip()
-    is_in_code = body.endswith("`") and bool(open_marks) and open_marks[-1].startswith("`")
+    is_in_code = body.endswith("`") and bool(closing) and closing[0].startswith("`")
     parts = [
         *_mark_parts(marks),
-        *_render_parts(body, parser.spans, dialect),
+        *_render_parts(body, parser.spans, dialect, is_hidden=SPOILER in marks),
         *([(True, " ")] if is_in_code else []),
-        *_mark_parts(closing_marks(open_marks)),
+        *_mark_parts(closing),
         (False, text[len(body) :]),
     ]
     rendered = _join_parts(parts, dialect)
-    return RenderedInline(break_unknown_links(rendered, dialect), parser.marks if is_cut else ())
+    open_marks = tuple(mark for mark in open_marks if is_cut or mark == SPOILER)
+    return RenderedInline(break_unknown_links(rendered, dialect), open_marks)
+
+
+def _remove_empty_spoilers(
+    text: str, parser: InlineParser, marks: Sequence[str], closing: Sequence[str]
+) -> tuple[str, Sequence[str], Sequence[str]]:
+    """Return a paragraph in which each spoiler hides at least one character, and no emphasis ends within it.
+
+    Discord: emphasis that begins before a spoiler and ends within it would end the spoiler.
+
+    Args:
+        text: the paragraph.
+        parser: the parser of the paragraph.
+        marks: the marks to open at the start.
+        closing: the marks to close at the end, the innermost first.
+
+    Returns:
+        The paragraph; the marks to open; the marks to close.
+    """
+    edits = [TextEdit(start, end, "") for start, end in parser.crossings]
+    first, last = parser.spoilers[0], parser.spoilers[-1]
+    if marks and marks[-1] == SPOILER and not text[:first].strip():
+        edits.append(TextEdit(0, first + len(SPOILER), ""))
+        marks = marks[:-1]
+    if closing and closing[0] == SPOILER and not text[last + len(SPOILER) :].strip():
+        edits.append(TextEdit(last, last + len(SPOILER), ""))
+        closing = closing[1:]
+    return apply_edits(text, edits), marks, closing
+
+
+def _without_empty(marks: Sequence[str], refused: Iterable[RefusedEmphasis], text: str) -> Sequence[str]:
+    """Return the marks that were open at a split, without those that have only punctuation after it."""
+    empty = [pair.mark for pair in refused if pair.start < 0 and not any(map(str.isalnum, text[: pair.stop]))]
+    return marks[: len(marks) - len(empty)]
 
 
 def break_unknown_links(text: str, dialect: Dialect) -> str:
@@ -350,7 +486,7 @@ def break_unknown_links(text: str, dialect: Dialect) -> str:
     return result + _break_links(text[at:], dialect)
 
 
-def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
+def remove_unfinished(text: str, marks: Sequence[str] = (), *, has_spoilers: bool = False) -> str:
     """Return a growing paragraph without an end that cannot be rendered yet.
 
     Such an end is an incomplete token (such as `<@U1`), or backslashes, emphasis marks or opening backticks at the very
@@ -359,9 +495,11 @@ def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
     Args:
         marks: the emphasis and code marks that are open at the start of the text.
     """
-    parser = InlineParser(text, marks, is_growing=True)
+    parser = InlineParser(text, marks, is_growing=True, has_spoilers=has_spoilers)
     if parser.unfinished:
         start, label = parser.unfinished
+        if SPOILER in parser.marks:
+            label = label.replace(SPOILER, ESCAPED_SPOILER)
         text = text[:start] + (label if not label.startswith(_OPENERS) else "")
         parser = InlineParser(text, marks, is_growing=True)
     last = parser.spans[-1] if parser.spans else None
@@ -369,10 +507,11 @@ def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
         if last.is_closed or text[last.start :].strip("`").strip():
             return text if last.is_closed else _CODE_END.sub("", text)
         text = text[: last.start]
-    return _UNFINISHED_MARKS.sub("", _UNFINISHED_ENTITY.sub("", text))
+    text = _UNFINISHED_MARKS.sub("", _UNFINISHED_ENTITY.sub("", text))
+    return _UNFINISHED_MARKS.sub("", UNFINISHED_SPOILER.sub("", text)) if has_spoilers else text
 
 
-def stable_part(text: str, marks: Sequence[str] = ()) -> str:
+def stable_part(text: str, dialect: Dialect, marks: Sequence[str] = ()) -> str:
     """Return the start of a growing paragraph whose rendering is likely final.
 
     An incomplete link or token at the end is left out with its label, and `remove_unfinished` is applied to the rest.
@@ -386,7 +525,20 @@ def stable_part(text: str, marks: Sequence[str] = ()) -> str:
         text = text[: unfinished[0]]
     elif text.endswith(">") and (token := _LAST_TOKEN.search(text)):  # its form depends on the next character
         text = text[: token.start()]
-    return remove_unfinished(text, marks)
+    text = remove_unfinished(text, marks, has_spoilers=dialect.has_spoilers)
+    if not dialect.moves_marks or not (marks or _EMPHASIS.search(text)):
+        return text
+    return _UNFINISHED_MARKS.sub("", text[: _movable_end(text, marks)])
+
+
+def _movable_end(text: str, marks: Sequence[str]) -> int:
+    """Return the index of the punctuation, code or link that may be moved out of open emphasis at the end of a text."""
+    parser, last = InlineParser(text, marks, is_growing=True), len(text.rstrip())
+    ends = {min(span.end, last): span for span in parser.spans}
+    is_movable = (
+        last and any(mark[0] != "`" for mark in parser.marks) and (last in ends or is_punctuation(text[last - 1]))
+    )
+    return find_end(text, ends, 0, last) if is_movable else len(text)
 
 
 class _PlainText(Dialect):
@@ -451,13 +603,16 @@ def _mark_parts(marks: Sequence[str]) -> Iterator[tuple[bool, str]]:
         yield mark.startswith("`"), mark
 
 
-def _render_parts(text: str, spans: Sequence[InlineSpan], dialect: Dialect) -> Iterator[tuple[bool, str]]:
+def _render_parts(
+    text: str, spans: Sequence[InlineSpan], dialect: Dialect, *, is_hidden: bool = False
+) -> Iterator[tuple[bool, str]]:
     """Yield the parts of a paragraph in order, with code and links rendered.
 
     Emphasis and other inline Markdown are not rendered yet.
 
     Args:
         spans: the spans of the text: see `InlineParser.spans`.
+        is_hidden: whether a spoiler is open at the start; code and links in a spoiler must not end it.
 
     Returns:
         Pairs: whether the part is inline code, and its text.
@@ -469,12 +624,16 @@ def _render_parts(text: str, spans: Sequence[InlineSpan], dialect: Dialect) -> I
         if span.link:
             before, after = dialect.render_link(span.link)
             label = span.link.label
+            if is_hidden:
+                label, after = label.replace(SPOILER, ESCAPED_SPOILER), after.replace(SPOILER, "%7C%7C")
             yield False, before
             yield from _render_parts(label, InlineParser(label).spans, dialect)
             yield False, after
         elif span.ticks:
-            yield True, dialect.render_code(text[span.start : end])
+            code = dialect.render_code(text[span.start : end])
+            yield True, break_spoilers(code) if is_hidden else code
         else:
+            is_hidden ^= text[span.start : end] == SPOILER
             yield False, text[span.start : end]
         at = end
     yield False, text[at:]
@@ -504,7 +663,3 @@ def _count_common_marks(one: Sequence[str], other: Sequence[str]) -> int:
 
 def _remove_marks(text: str) -> str:
     return re.sub(r"\*{1,3}|~~|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)", "", text)
-
-
-def _is_punctuation(character: str) -> bool:
-    return not character.isalnum() and not character.isspace()

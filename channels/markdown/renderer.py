@@ -18,6 +18,7 @@ from channels.markdown.blocks import (
     starts_block,
 )
 from channels.markdown.dialect import Dialect
+from channels.markdown.spoilers import SPOILER, break_spoilers, hide_lines
 from channels.markdown.tables import CELL_SEPARATOR, TextTable
 
 #: Most characters of indent at the start of a message.
@@ -28,6 +29,9 @@ _MAX_REPEATED_INFO = 40
 
 #: Line break in a table cell, which only HTML can make.
 _LINE_BREAK = re.compile(r"\n *")
+
+#: Markers before the text of a rendered line, such as those of a list item.
+_LINE_MARKERS = re.compile(r"[ \t]*+(?:(?:>|(?:[-*+]|\d{1,9}[.)]|-#|☐|☑)(?=[ \t]))[ \t]*+)*+")
 
 _HEADING_MARKS = re.compile(r"[ \t]*#+[ \t]*")
 TABLE_KINDS = {LineKind.TABLE_HEAD, LineKind.DELIMITER, LineKind.ROW}
@@ -114,11 +118,15 @@ class ChunkWriter:
         measure: returns the size of a text in the platform's unit.
 
     Attributes:
-        marks: the emphasis and code marks that were open at the end of a cut paragraph, the outermost first.
+        marks: the emphasis and code marks that were open at the end of a cut paragraph, the outermost first. They
+            include the mark of an open spoiler, also between paragraphs.
+        spoiler_start: the index in the source of the message of the mark that opened the last spoiler; None before the
+            first one.
     """
 
     def __init__(self, context: BlockContext, dialect: Dialect, measure: Callable[[str], int]) -> None:
-        self.marks: tuple[str, ...] = ()
+        self.marks: tuple[str, ...] = tuple(mark for mark in context.marks if mark == SPOILER)
+        self.spoiler_start: int | None = None
         self._context = context
         self._dialect = dialect
         self._measure = measure
@@ -127,6 +135,7 @@ class ChunkWriter:
         self._dedent = 0
         self._fence: CodeFence | None = None
         self._closing_marks = ""
+        self._fence_spoiler = ""  # mark around the open code block
         self._has_code = False
         self._last_kind = LineKind.BLANK
         self._skips_blank = False
@@ -204,7 +213,7 @@ class ChunkWriter:
 
     def _write_group(self, lines: Sequence[SourceLine], ending: TextEnding, *, is_first: bool) -> None:
         line = lines[0]
-        if self._dialect.has_tables and (self._last_kind, line.kind) in _NEEDS_BLANK_LINE:
+        if self._dialect.max_table_columns and (self._last_kind, line.kind) in _NEEDS_BLANK_LINE:
             self._out.append("\n\n" if self._out[-1].endswith("\r") else "\n")
         self._last_kind = lines[-1].kind
         if self._fence and line.kind not in (LineKind.CODE, LineKind.FENCE_END):  # its block quote ended
@@ -225,7 +234,8 @@ class ChunkWriter:
             case LineKind.CODE:
                 self._has_code |= bool(line.text.strip())
                 text = dedent(line.text, self._removed_indent(self._fence))
-                self._out += [self._dialect.render_code_line(self._indent_in_item(text)), line.end]
+                text = self._dialect.render_code_line(self._indent_in_item(text))
+                self._out += [break_spoilers(text) if self._fence_spoiler else text, line.end]
             case LineKind.FENCE_END:
                 self._out += [self._closing_line(), line.end]
                 self._fence = None
@@ -238,11 +248,18 @@ class ChunkWriter:
         text = "".join(self._dialect.render_line(self._dedent_line(line.text)) + line.end for line in lines)
         if is_first:
             text = remove_deep_indent(text)
-        marks: tuple[str, ...] = ()
+        marks = self.marks
         if is_first and not starts_block(lines[0].text):
             marks = self._context.marks
             self._out.append(self._context.quote)
+        elif marks and (markers := _LINE_MARKERS.match(text)):
+            self._out.append(markers[0])
+            text = text[markers.end() :]
+        before = len(self._out)
         self._write_inline(text, marks, ending)
+        self._find_spoiler_start(lines, text)
+        if self._dialect.has_spoilers and starts_block(lines[0].text):
+            self._out[before:] = [hide_lines("".join(self._out[before:]))]
 
     def _dedent_line(self, line: str) -> str:
         """Return a line without the indent of the list item in which the message starts.
@@ -256,37 +273,55 @@ class ChunkWriter:
         found = _HEADING_MARKS.match(line.text)
         marks = found[0] if found else ""
         before = len(self._out)
-        self._write_inline(line.text[len(marks) :], (), ending)
+        self._write_inline(line.text[len(marks) :], self.marks, ending)
+        self._find_spoiler_start([line], line.text[len(marks) :])
         text = "".join(self._out[before:])
+        if self._dialect.has_spoilers:
+            text = hide_lines(text)
         rendered = self._dialect.render_heading(marks.lstrip(), text) if text.strip() else ""
         self._out[before:] = [inline.break_unknown_links(rendered, self._dialect), line.end]
 
     def _write_inline(self, text: str, marks: tuple[str, ...], ending: TextEnding) -> None:
         source, grows = text, ending is TextEnding.GROWING
         if grows:
-            text = inline.remove_unfinished(source, marks)
+            text = inline.remove_unfinished(source, marks, has_spoilers=self._dialect.has_spoilers)
         rendered = inline.render_inline(text, self._dialect, marks, is_cut=ending is not TextEnding.WHOLE)
         if grows:
-            stable = inline.render_inline(inline.stable_part(source, marks), self._dialect, marks, is_cut=True)
+            stable = inline.render_inline(
+                inline.stable_part(source, self._dialect, marks), self._dialect, marks, is_cut=True
+            )
             self._unsettled_size = len(rendered.text) - len(stable.text.rstrip()) + sum(map(len, stable.marks))
-        if ending is TextEnding.CUT:
-            self.marks = rendered.marks
+        self.marks = tuple(mark for mark in rendered.marks if ending is TextEnding.CUT or mark == SPOILER)
         self._out.append(rendered.text)
+
+    def _find_spoiler_start(self, lines: Sequence[SourceLine], text: str) -> None:
+        """Set `spoiler_start` to the last spoiler mark of a paragraph, if that opens a spoiler.
+
+        Args:
+            lines: the lines of the paragraph.
+            text: the paragraph without its markers; its pipes are those at the end of the lines.
+        """
+        if self.marks and (spoilers := inline.InlineParser(text, has_spoilers=True).spoilers):
+            source = "".join(line.text + line.end for line in lines)
+            pipes = [found.start() for found in re.finditer(r"\|", source)]
+            self.spoiler_start = lines[0].start + pipes[-text.count("|", spoilers[-1])]
 
     def _write_table(self, lines: Sequence[SourceLine]) -> None:
         repeated = self._context.table if lines[0].kind is LineKind.ROW else None
-        if self._dialect.has_tables:
+        head, delimiter = (repeated.head, repeated.delimiter) if repeated else (lines[0].text, lines[1].text)
+        if self._dialect.renders_table(delimiter):
             if repeated:
                 self._out += [f"{self._render_row(repeated.head)}\n", f"{repeated.delimiter}\n"]
             for line in lines:
                 self._out += [self._render_row(line.text), line.end]
             return
-        head, delimiter = (repeated.head, repeated.delimiter) if repeated else (lines[0].text, lines[1].text)
-        columns = TextTable(head, delimiter, render_cell=inline.plain_text, measure=self._measure)
+        columns = make_text_table(head, delimiter, self._dialect, self._measure)
         for line in lines if repeated else lines[2:]:
             columns.add_row(line.text)
         body = "\n".join(map(self._dialect.render_code_line, columns.render_lines()))
-        self._out += [f"{TABLE_MARKS}\n{body}\n{TABLE_MARKS}", lines[-1].end]
+        spoiler = SPOILER if self.marks or columns.has_spoiler else ""
+        body = break_spoilers(body) if spoiler else body
+        self._out += [f"{spoiler}{TABLE_MARKS}\n{body}\n{TABLE_MARKS}{spoiler}", lines[-1].end]
 
     def _render_row(self, line: str) -> str:
         """Return a table row in the dialect, rendered cell by cell.
@@ -300,7 +335,8 @@ class ChunkWriter:
     def _open_fence(self, fence: CodeFence, before: str, info: str) -> None:
         opening, self._closing_marks = self._dialect.render_fence(fence.marks, info)
         self._fence, self._has_code = fence, False
-        self._out.append(before + opening)
+        self._fence_spoiler = SPOILER if self.marks else ""
+        self._out.append(before + self._fence_spoiler + opening)
 
     def _closing_line(self) -> str:
         """Return the closing fence of the open code block; there must be one.
@@ -312,7 +348,7 @@ class ChunkWriter:
         before = fence.quote + " " * (fence.indent - self._removed_indent(fence))
         line = self._dialect.empty_code_line
         empty = "" if self._has_code or not line else f"{fence.quote}{line}\n"
-        return f"{empty}{before}{self._closing_marks}"
+        return f"{empty}{before}{self._closing_marks}{self._fence_spoiler}"
 
     def _indent_in_item(self, line: str) -> str:
         """Return a line of code with enough indent to stay in its list item."""
@@ -337,6 +373,20 @@ class ChunkWriter:
 def _visible_text(line: SourceLine) -> str:
     """Return the text after the end of an HTML comment in a line of the kind `COMMENT`."""
     return "" if line.context.comment is not None else line.text.partition(COMMENT_END)[2]
+
+
+def make_text_table(head: str, delimiter: str, dialect: Dialect, measure: Callable[[str], int]) -> TextTable:
+    """Return a table as text, for a platform or a number of columns without tables.
+
+    Its size includes what the dialect adds to the cells.
+    """
+    return TextTable(
+        head,
+        delimiter,
+        render_cell=inline.plain_text,
+        measure=lambda cell: measure(cell) + dialect.max_growth(cell),
+        finds_spoilers=dialect.has_spoilers,
+    )
 
 
 def remove_deep_indent(text: str) -> str:

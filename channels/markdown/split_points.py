@@ -25,7 +25,7 @@ _LOOKS_LIKE_BLOCK = re.compile(r"[#>+\-*=|`~]|\d{1,9}(?:[.)]|\Z)")
 _CLUSTER = regex.compile(r"\X")
 
 
-def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> int:
+def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str], *, has_spoilers: bool) -> int:
     """Return the index at which to split a text that is just too long for a message.
 
     An index in the second half of the text is preferred: between paragraphs, else lines, else words, else grapheme
@@ -37,7 +37,7 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
     """
     first = len(text) - len(text.lstrip())
     middle = first + (len(text) - first) // 2
-    unsplittable = _unsplittable_spans(lines, marks)
+    unsplittable = _unsplittable_spans(lines, marks, has_spoilers=has_spoilers)
 
     between_lines = [(rank, -at) for rank, at in _line_starts(lines) if middle <= at < len(text)]
     between_words = _word_starts(lines, text, middle)  # lazy: most splits are between lines
@@ -109,7 +109,9 @@ def _rank_split(lines: Sequence[SourceLine], index: int) -> int | None:
     return _PARAGRAPH if blanks < index and not announces else _LINE
 
 
-def _unsplittable_spans(lines: Sequence[SourceLine], marks: Sequence[str]) -> list[tuple[int, int]]:
+def _unsplittable_spans(
+    lines: Sequence[SourceLine], marks: Sequence[str], *, has_spoilers: bool
+) -> list[tuple[int, int]]:
     """Return the start and end index of each part of a text that must not be split.
 
     These are links, URLs, inline code, tokens (such as `<@U1>`) and table rows, in order.
@@ -128,7 +130,8 @@ def _unsplittable_spans(lines: Sequence[SourceLine], marks: Sequence[str]) -> li
         elif kind in (LineKind.TEXT, LineKind.HEADING):
             text = "".join(line.text + line.end for line in group)
             grows = kind is LineKind.HEADING or group is groups[-1]
-            parser = InlineParser(text, marks if kind is LineKind.TEXT and first is lines[0] else (), is_growing=grows)
+            opened = marks if kind is LineKind.TEXT and first is lines[0] else ()
+            parser = InlineParser(text, opened, is_growing=grows, has_spoilers=has_spoilers)
             unsplittable += [(first.start + start, first.start + end) for start, end in parser.unsplittable_spans]
     return unsplittable
 

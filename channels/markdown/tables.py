@@ -10,6 +10,8 @@ CELL_SEPARATOR = re.compile(r"(?<!\\)\|")
 _DELIMITER = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?\s*+")
 _GAP = " | "
 
+_SPOILER = re.compile(r"\|\|(?=[^|\s])([^|]*[^|\s])\|\|")
+
 
 def split_cells(line: str) -> list[str]:
     """Return the Markdown of each cell of a table row, without white space around it.
@@ -42,11 +44,23 @@ class TextTable:
         delimiter: the delimiter row, which sets the number of columns and their alignments.
         render_cell: converts the Markdown of a cell to plain text.
         measure: returns the size of a text in the platform's unit.
+        finds_spoilers: whether to look for spoilers (`||text||`); the text stays, without the marks.
+
+    Attributes:
+        has_spoiler: whether a row has a spoiler, so that the table must be hidden.
     """
 
     def __init__(
-        self, head: str, delimiter: str, *, render_cell: Callable[[str], str], measure: Callable[[str], int]
+        self,
+        head: str,
+        delimiter: str,
+        *,
+        render_cell: Callable[[str], str],
+        measure: Callable[[str], int],
+        finds_spoilers: bool = False,
     ) -> None:
+        self.has_spoiler = False
+        self._finds_spoilers = finds_spoilers
         self._render_cell = render_cell
         self._measure = measure
         self._alignments = [_alignment(cell) for cell in split_cells(delimiter)]
@@ -61,7 +75,8 @@ class TextTable:
         Args:
             line: the row in Markdown.
         """
-        row, columns = [self._render_cell(cell) for cell in split_cells(line)], len(self._widths)
+        columns = len(self._widths)
+        row = [self._render_cell(cell) for cell in self._split_cells(line)]
         row += [""] * (columns - len(row))
         row = [*row[: columns - 1], _GAP.join(row[columns - 1 :])]
         self._rows.append(row)
@@ -69,6 +84,20 @@ class TextTable:
             width = cell_len(cell)
             self._size_beyond_width += self._measure(cell) - (0 if self._is_ragged(column) else width)
             self._widths[column] = max(self._widths[column], width)
+
+    def _split_cells(self, line: str) -> list[str]:
+        """Return the cells of a row, without spoiler marks.
+
+        Escaped marks are in one cell. Others are empty cells, unless the row has too many cells.
+        """
+        cells = split_cells(line)
+        if not self._finds_spoilers:
+            return cells
+        if len(cells) != len(self._widths):
+            cells = split_cells(_SPOILER.sub(r"\|\|\1\|\|", line))
+        revealed = [_SPOILER.sub(r"\1", cell) for cell in cells]
+        self.has_spoiler |= revealed != cells
+        return revealed
 
     @property
     def size(self) -> int:

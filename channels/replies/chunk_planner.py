@@ -1,6 +1,7 @@
 """Chunk planner: splits a growing text into messages that a platform accepts."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,9 +10,13 @@ from channels.i18n.messages import PLACEHOLDER
 from channels.markdown.blocks import BlockContext
 from channels.markdown.chunk_reader import ChunkReader
 from channels.markdown.dialect import MessageLimits
+from channels.markdown.spoilers import SPOILER
 
 #: Number of checks for a full chunk in the time in which the text of one chunk arrives.
 _CHECKS_PER_CHUNK = 16
+
+#: Placeholder for an unpaired spoiler mark, of the same length: two noncharacters, which occur in no text.
+_UNPAIRED = "\ufdd0\ufdd1"
 
 
 class ChunkPlanner:
@@ -86,16 +91,22 @@ class ChunkPlanner:
                 self._limits,
                 is_final=True,
             )
+        open_marks = page.context.marks
         if page.source.strip():
             start = chunks[-1].end if chunks else 0
             end = start + page.hidden_size + len(page.source)
             writer = page.render(is_final=is_final)
+            open_marks = writer.marks
             if is_final and chunks and not writer.text:
                 chunks[-1] = replace(chunks[-1], end=end)
             elif is_final:
                 chunks.append(Chunk(start, end, writer.text or empty_text))
             else:
                 chunks.append(Chunk(start, end, writer.text or PLACEHOLDER, writer.settled_size))
+        if is_final and SPOILER in open_marks and (text := _replace_unpaired(self.text, self._limits)):
+            planner = ChunkPlanner(self._limits)
+            planner.feed(text)
+            chunks = [_restore_unpaired(chunk) for chunk in planner.plan(priority, empty_text=empty_text).chunks]
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
@@ -142,6 +153,27 @@ def _cut_full_chunks(
             chunks.append(Chunk(start, start + size, cut.text))
         page = ChunkReader(limits, cut.context, page.source[cut.position :], 0 if cut.text else size)
     return page
+
+
+def _replace_unpaired(text: str, limits: MessageLimits) -> str:
+    """Return a complete text with `_UNPAIRED` in place of the spoiler mark that opens its last spoiler.
+
+    Empty without such a mark.
+    """
+    reader = ChunkReader(replace(limits, chunk_size=sys.maxsize), BlockContext(), text)
+    reader.find_break(is_final=True)
+    at = reader.render(is_final=True).spoiler_start
+    return "" if at is None else text[:at] + _UNPAIRED + text[at + len(_UNPAIRED) :]
+
+
+def _restore_unpaired(chunk: Chunk) -> Chunk:
+    """Return a chunk with its spoiler mark in place of `_UNPAIRED`.
+
+    It is escaped before other marks: Discord would pair it with one in code.
+    """
+    before, placeholder, after = chunk.text.partition(_UNPAIRED)
+    mark = SPOILER if SPOILER not in after else "\\|\\|"
+    return replace(chunk, text=f"{before}{mark}{after}") if placeholder else chunk
 
 
 def append_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:

@@ -16,6 +16,9 @@ from core.identity import clean_name
 #: Most characters of a title.
 TITLE_SIZE = 60
 
+#: Slack: docs.slack.dev/reference/block-kit/blocks/table-block. Slack translates a `markdown` block into such blocks.
+MAX_TABLE_ROWS, MAX_TABLE_COLUMNS = 100, 20
+
 _TOKEN = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|\n]*)(?:\|(?P<label>[^<>\n]*))?>")
 
 #: Slack parses tokens inside Markdown too; a `<` before any other character starts no token.
@@ -170,6 +173,8 @@ class SlackMarkdown(Dialect):
     Slack parses the tokens even within code.
     """
 
+    max_table_rows, max_table_columns = MAX_TABLE_ROWS, MAX_TABLE_COLUMNS
+    moves_marks = True
     link_openers = "(:"
     entity_signs = "<&"
 

@@ -217,7 +217,8 @@ def test_a_link_shows_its_target_and_markdown_is_unchanged(model: str, slack: st
 def test_the_end_of_an_explicit_address_stays(after: str) -> None:
     link = "[https://x.y/a_b?c&d](https://x.y/a_b?c&d)"
     assert render_chunk(f"see <https://x.y/a_b?c&d>{after} z") == f"see {link}{after.replace('<', '&lt;')} z"
-    assert render_chunk(f"- *<https://x.y/a_b?c&d>*{after}") == f"- *{link}*{after.replace('<', '&lt;')}"
+    mark = "" if after in ("에서", "をご覧") else "*"  # CommonMark ends no emphasis between a bracket and a letter
+    assert render_chunk(f"- *<https://x.y/a_b?c&d>*{after}") == f"- {mark}{link}{mark}{after.replace('<', '&lt;')}"
 
 
 @pytest.mark.parametrize(

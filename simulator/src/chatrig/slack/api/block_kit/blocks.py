@@ -115,9 +115,9 @@ def _check_markdown(value: Any, path: str) -> Iterator[str]:
     """
     yield from string(MAX_MARKDOWN_BLOCK_CHARS, min_chars=1)(value, path)
     lines = _CODE.sub("", value).split("\n") if isinstance(value, str) and "|" in value else []
-    for number, (head, line) in enumerate(pairwise(lines), 2):
+    for end, (head, line) in enumerate(pairwise(lines), 2):
         if "|" in head and "|" in line and _DELIMITER.fullmatch(line):
-            rows = 1 + len(list(takewhile(str.strip, lines[number:])))
+            rows = 1 + len(list(takewhile(str.strip, lines[end:])))
             columns = line.strip().strip("|").count("|") + 1
             for count, limit in ((rows, MAX_TABLE_ROWS), (columns, MAX_TABLE_COLUMNS)):
                 if count > limit:
