@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from channels.markdown import inline
+from channels.markdown import inline_renderer
 from channels.markdown.blocks import (
     COMMENT_END,
     BlockContext,
@@ -18,6 +18,7 @@ from channels.markdown.blocks import (
     starts_block,
 )
 from channels.markdown.dialect import Dialect
+from channels.markdown.inline import InlineParser
 from channels.markdown.spoilers import SPOILER, break_spoilers, hide_lines
 from channels.markdown.tables import CELL_SEPARATOR, TextTable
 
@@ -146,7 +147,7 @@ class ChunkWriter:
         """The number of characters of `text` that later text is not expected to change.
 
         White space and the closing fence at the end do not count. Of a growing paragraph or heading, only the part up
-        to its `inline.stable_part` counts.
+        to its `inline_renderer.stable_part` counts.
         """
         text = "".join(self._out)
         return min(len(text) - self._unsettled_size, len(text.rstrip()))
@@ -279,16 +280,16 @@ class ChunkWriter:
         if self._dialect.has_spoilers:
             text = hide_lines(text)
         rendered = self._dialect.render_heading(marks.lstrip(), text) if text.strip() else ""
-        self._out[before:] = [inline.break_unknown_links(rendered, self._dialect), line.end]
+        self._out[before:] = [inline_renderer.break_unknown_links(rendered, self._dialect), line.end]
 
     def _write_inline(self, text: str, marks: tuple[str, ...], ending: TextEnding) -> None:
         source, grows = text, ending is TextEnding.GROWING
         if grows:
-            text = inline.remove_unfinished(source, marks, has_spoilers=self._dialect.has_spoilers)
-        rendered = inline.render_inline(text, self._dialect, marks, is_cut=ending is not TextEnding.WHOLE)
+            text = inline_renderer.remove_unfinished(source, marks, has_spoilers=self._dialect.has_spoilers)
+        rendered = inline_renderer.render_inline(text, self._dialect, marks, is_cut=ending is not TextEnding.WHOLE)
         if grows:
-            stable = inline.render_inline(
-                inline.stable_part(source, self._dialect, marks), self._dialect, marks, is_cut=True
+            stable = inline_renderer.render_inline(
+                inline_renderer.stable_part(source, self._dialect, marks), self._dialect, marks, is_cut=True
             )
             self._unsettled_size = len(rendered.text) - len(stable.text.rstrip()) + sum(map(len, stable.marks))
         self.marks = tuple(mark for mark in rendered.marks if ending is TextEnding.CUT or mark == SPOILER)
@@ -301,7 +302,7 @@ class ChunkWriter:
             lines: the lines of the paragraph.
             text: the paragraph without its markers; its pipes are those at the end of the lines.
         """
-        if self.marks and (spoilers := inline.InlineParser(text, has_spoilers=True).spoilers):
+        if self.marks and (spoilers := InlineParser(text, has_spoilers=True).spoilers):
             source = "".join(line.text + line.end for line in lines)
             pipes = [found.start() for found in re.finditer(r"\|", source)]
             self.spoiler_start = lines[0].start + pipes[-text.count("|", spoilers[-1])]
@@ -328,7 +329,7 @@ class ChunkWriter:
 
         So no code continues into the next cell.
         """
-        cells = (inline.render_inline(cell, self._dialect).text or cell for cell in CELL_SEPARATOR.split(line))
+        cells = (inline_renderer.render_inline(cell, self._dialect).text or cell for cell in CELL_SEPARATOR.split(line))
         row = "|".join(cells)
         return _LINE_BREAK.sub(" ", row) if "\n" in row else row
 
@@ -383,7 +384,7 @@ def make_text_table(head: str, delimiter: str, dialect: Dialect, measure: Callab
     return TextTable(
         head,
         delimiter,
-        render_cell=inline.plain_text,
+        render_cell=inline_renderer.plain_text,
         measure=lambda cell: measure(cell) + dialect.max_growth(cell),
         finds_spoilers=dialect.has_spoilers,
     )
@@ -414,7 +415,7 @@ def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str
     Returns:
         The size in units of `measure`.
     """
-    size = measure(context.quote) + measure("".join([*context.marks, *inline.closing_marks(context.marks)]))
+    size = measure(context.quote) + measure("".join([*context.marks, *inline_renderer.closing_marks(context.marks)]))
     if context.fence:
         size += closing_size(context.fence, dialect, measure)
         size += measure(f"{context.fence.quote}{context.fence.marks} \n")

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from channels.discord.text import DiscordMarkdown
-from channels.markdown.inline import render_inline
+from channels.markdown.inline_renderer import render_inline
 from channels.slack.text import SlackMarkdown
 
 _READER = MarkdownIt("commonmark").enable("strikethrough")

@@ -8,7 +8,7 @@ from channels.base import Priority
 from channels.discord.text import DiscordMarkdown, utf16_size
 from channels.markdown.dialect import Dialect, MessageLimits
 from channels.markdown.html import convert_html
-from channels.markdown.inline import plain_text
+from channels.markdown.inline_renderer import plain_text
 from channels.replies.chunk_planner import ChunkPlanner
 from channels.slack.text import SlackMarkdown, utf8_size
 

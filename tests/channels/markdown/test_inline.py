@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.markdown.dialect import MARKDOWN
-from channels.markdown.inline import InlineParser, plain_text, remove_unfinished, render_inline
+from channels.markdown.inline import InlineParser
+from channels.markdown.inline_renderer import plain_text, remove_unfinished, render_inline
 
 texts = st.lists(
     st.one_of(
