@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from bot.settings.parsing import read_utf8
 from core.agents.config import AGENT_NAME_PATTERN, AGENT_NAME_RULE
 from core.errors import SettingsError
+from core.validation_errors import describe_invalid_value
 
 #: Ids of Slack's and Discord's channels and servers, and direct messages.
 _PLACE_ID = re.compile(r"(?:[CGDTE][A-Z0-9]{5,}|\d{5,20}|(?:(?:slack|discord):)?dm)")
@@ -34,6 +36,12 @@ def _validate_place(value: Any) -> Any:
     if not isinstance(value, str) or _PLACE_ID.fullmatch(value) is None:
         raise ValueError(_PLACE_RULE)
     return value
+
+
+def _validate_choose(value: Any) -> Any:
+    if not isinstance(value, bool | list):
+        raise ValueError(f"it must be true, false, or a list of places: for each, {_PLACE_RULE}")
+    return value if isinstance(value, bool) else tuple(map(_validate_place, value))
 
 
 def _validate_name(value: Any) -> Any:
@@ -71,7 +79,7 @@ class AgentTable(BaseModel):
     tools: tuple[str, ...] | None = None
     mcp: Path | None = None
     description: str = Field(default="", max_length=_MAX_DESCRIPTION_CHARS)
-    choose: bool | tuple[PlaceId, ...] = False
+    choose: Annotated[bool | tuple[str, ...], BeforeValidator(_validate_choose)] = False
     progress: Mapping[str, str] = Field(default_factory=dict)
 
     @property
@@ -149,8 +157,7 @@ def read_agents(file: Path) -> AgentsFile:
     try:
         content = AgentsFile.model_validate(tables)
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)
-        raise SettingsError(*dict.fromkeys(f"{file}: {_describe_error(dict(fault))}" for fault in faults)) from None
+        raise SettingsError(*dict.fromkeys(f"{file}: {_describe_error(fault)}" for fault in error.errors())) from None
     if conflicts := [f"{file}: {conflict}" for conflict in content.find_conflicts()]:
         raise SettingsError(*conflicts)
     return content
@@ -161,20 +168,17 @@ def _error_position(error: tomllib.TOMLDecodeError) -> str:
     return found[1] if found else "look at its brackets and quotation marks"
 
 
-def _describe_error(fault: Mapping[str, Any]) -> str:
-    """Return the message of a pydantic error, with its table and key in `agents.toml`.
-
-    Args:
-        fault: an item of `ValidationError.errors()`.
-    """
-    loc = [str(part) for part in fault["loc"] if part != "[key]" and not str(part).startswith("function-")]
-    problem = str(fault["msg"]).removeprefix("Value error, ")
+def _describe_error(fault: ErrorDetails) -> str:
+    """Return the message of a pydantic error, with its table and key in `agents.toml`."""
+    loc = [str(part) for part in fault["loc"] if part != "[key]"]
+    fields = AgentTable.model_fields if loc[0] == "agents" and len(loc) > 1 else AgentsFile.model_fields
+    problem = describe_invalid_value(fault, known_keys=fields)
     match loc:
         case ["agents", name, *more]:
             return f"[agents.{name}] {'.'.join(more)}{': ' if more else ''}{problem}"
         case ["places", place, *_]:
             return f"[places] {place}: {problem}"
-        case ["agents"]:
+        case ["agents"] if fault["type"] == "too_short":
             return "[agents] is empty: write a table [agents.NAME] for each agent"
         case ["default"] if fault["type"] == "missing":
             return "default is missing: write default = NAME, the agent that answers where no rule applies"

@@ -14,7 +14,7 @@ from bot.monitoring import trace_export as traces
 from bot.monitoring.health import HealthMonitor
 from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
-from bot.settings import NO_TOKENS, Settings, list_misspelling_warnings
+from bot.settings import NO_TOKENS, Settings, find_misspelt_settings
 from channels.answerer import Answerer
 from channels.base import Channel
 from channels.i18n import messages as words
@@ -102,8 +102,8 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             finished first.
     """
     raise_open_files_limit()
-    for line in list_misspelling_warnings():
-        log.warning("%s", line)
+    for misspelt in find_misspelt_settings():
+        log.warning("%s", misspelt)
     health = HealthMonitor()
     routes = [*make_probe_routes(health)]
     async with traces.export_traces(), AsyncExitStack() as stack:

@@ -3,20 +3,42 @@
 import asyncio
 import os
 import sys
-from datetime import datetime
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from bot.cli.dates import parse_day, parse_since
 from bot.setup import SetupPlatform
 from core.concurrency import gc_tuning as garbage
 from core.errors import ParleyError, SettingsError
 from core.store.turn_states import State
 from core.usage import SpendingDimension
 
+
+class CommandGroup(TyperGroup):
+    """Group of commands whose messages about wrong options have no text of pydantic, by which Typer parses them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            from pydantic import ValidationError
+
+            from core.validation_errors import describe_invalid_value
+
+            if isinstance(error.__cause__, ValidationError):
+                default = getattr(error.param, "default", None)
+                example = default if isinstance(default, int | float) else None
+                error.message = describe_invalid_value(error.__cause__.errors()[0], example=example)
+            raise
+
+
 cli = typer.Typer(
+    cls=CommandGroup,
     help="Run a Google ADK agent as a bot in Slack and Discord.",
     no_args_is_help=True,
     add_completion=False,
@@ -24,7 +46,7 @@ cli = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int, typer.Option(min=1, help="Most rows to print, newest first.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000_000, help="Most rows to print, newest first.")]
 Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for a worker.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of a turn, or its first characters.")]
 
@@ -79,7 +101,7 @@ def run_simulator(
     agent: Annotated[
         str, typer.Option(help="Folder or module of your own agent; restarts when files of a folder change.")
     ] = "",
-    port: Annotated[int, typer.Option(help="Port of the web page.")] = SIMULATOR_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the web page.")] = SIMULATOR_PORT,
 ) -> None:
     """Run a local Slack and Discord with the bot in both; you chat as their users."""
     from bot import output as tables
@@ -164,9 +186,14 @@ def print_manifest(platform: SetupPlatform) -> None:
 def usage(
     by: Annotated[SpendingDimension, typer.Option(help="Group by.")] = "user",
     since: Annotated[
-        str, typer.Option(help="First day (UTC), such as 2026-11-01; default: the first of this month.")
-    ] = "",
-    until: Annotated[str, typer.Option(help="Last day (UTC); default: today.")] = "",
+        date | None,
+        typer.Option(
+            parser=parse_day, metavar="DAY", help="First day (UTC), such as 2026-11-01; default: the first of this month."
+        ),
+    ] = None,
+    until: Annotated[
+        date | None, typer.Option(parser=parse_day, metavar="DAY", help="Last day (UTC); default: today.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print spending by user, channel, model or day."""
@@ -220,7 +247,7 @@ def forget(
     user: Annotated[str, typer.Option(help="Data of this user, by platform id (not a name).")] = "",
     session: Annotated[str, typer.Option(help="Data of this session, by id.")] = "",
     before: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Data from before this day (UTC).")
+        date | None, typer.Option(parser=parse_day, metavar="DAY", help="Data from before this day (UTC).")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be deleted.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
@@ -249,7 +276,10 @@ def turns(
     state: Annotated[State | None, typer.Option(help="Only turns in this state.")] = None,
     session: Annotated[str | None, typer.Option(help="Only sessions whose id begins with this.")] = None,
     user: Annotated[str | None, typer.Option(help="Only turns of this author, by platform id.")] = None,
-    since: Annotated[str | None, typer.Option(help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00.")] = None,
+    since: Annotated[
+        float | None,
+        typer.Option(parser=parse_since, metavar="TIME", help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00."),
+    ] = None,
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:

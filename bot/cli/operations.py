@@ -22,7 +22,7 @@ from core.conversations.overview import get_overview
 from core.conversations.overview import list_sessions as load_sessions
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReport, TurnReports
-from core.errors import ParleyError, SettingsError
+from core.errors import ParleyError
 from core.inbox.store import InboxStore
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
@@ -41,10 +41,6 @@ from core.workers.lease import Lease
 
 #: Id of a turn, or its beginning.
 _TURN_ID = re.compile(r"[0-9a-f]{1,10}")
-
-#: A time span such as 2h, and the seconds of its units.
-_TIME_SPAN = re.compile(r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[smhd])")
-_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 #: Most turns that an ambiguous id lists, and seconds between two polls of a request's result.
 _MAX_CANDIDATES, _POLL_SECONDS = 5, 0.3
@@ -151,7 +147,7 @@ def print_turns(
     state: State | None,
     session: str | None,
     user: str | None,
-    since: str | None,
+    since: float | None,
     limit: int,
     as_json: bool,
 ) -> None:
@@ -161,20 +157,16 @@ def print_turns(
         state: only turns in this state.
         session: only turns of sessions whose id begins with this text.
         user: only turns of this author, by the platform's id.
-        since: only turns that began at this ISO 8601 date or time (UTC without an offset) or later; or in this time
-            span before now: a number with the unit `s`, `m`, `h` or `d`.
+        since: only turns that began at this time or later, in seconds since the epoch.
         limit: the most turns.
 
     Raises:
-        typer.BadParameter: `since` is malformed.
         typer.Exit: at the end, with code 0.
         SettingsError, StoreError: as for `run_with_database`.
     """
-    from_ = _parse_since(since) if since is not None else None
-
     async def work(database: Database, settings: configuration.Settings) -> int:
         reports = _make_reports(database, settings)
-        found = await reports.list(limit=limit, state=state, session=session, author=user, since=from_)
+        found = await reports.list(limit=limit, state=state, session=session, author=user, since=since)
         if as_json:
             tables.print_json([turn_view.to_json(report) for report in found])
         else:
@@ -316,22 +308,22 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     _run_command(work, "cancelling")
 
 
-def usage(by: SpendingDimension, *, since: str, until: str, as_json: bool) -> None:
+def usage(by: SpendingDimension, *, since: date | None, until: date | None, as_json: bool) -> None:
     """Print model calls, tokens and cost between two days as a table, or as JSON.
 
-    Both days are included; they are written as `2026-01-31`, and are those of UTC.
+    Both days are included, and are those of UTC.
 
     Args:
         by: groups the figures: by user, channel, model or day. Only the table has a total.
-        since: first day; the first of this month if empty.
-        until: last day; no limit if empty.
+        since: first day; the first of this month if None.
+        until: last day; no limit if None.
 
     Raises:
         typer.Exit: at the end, with code 0.
-        SettingsError: a day is malformed, or as for `run_with_database`.
-        StoreError: as for `run_with_database`.
+        SettingsError, StoreError: as for `run_with_database`.
     """
-    begin, end = _parse_day(since or f"{datetime.now(UTC):%Y-%m}-01"), _parse_day(until) if until else LAST_DAY
+    begin = (since or datetime.now(UTC).date().replace(day=1)).isoformat()
+    end = until.isoformat() if until else LAST_DAY
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         spending = SpendingStore(database, Prices(settings.prices_file))
@@ -464,33 +456,6 @@ def _print_result(result: RequestResult, outcome: str, *, as_json: bool) -> int:
 
 def _format_age(seconds: float | None) -> str:
     return "unknown" if seconds is None else f"{tables.format_duration(max(0.0, seconds))} ago"
-
-
-def _parse_since(text: str) -> float:
-    """Parse a date, or a time span before now (`2h`), to seconds since the epoch.
-
-    Args:
-        text: a number with the unit `s`, `m`, `h` or `d`; or an ISO 8601 date or time, in UTC without an offset.
-
-    Raises:
-        typer.BadParameter: the text is neither.
-    """
-    if (found := _TIME_SPAN.fullmatch(text.strip())) is not None:
-        return time.time() - float(found["count"]) * _UNIT_SECONDS[found["unit"]]
-    try:
-        at = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise typer.BadParameter(
-            "write a time span (30m, 2h, 7d) or a date (2026-11-22)", param_hint="--since"
-        ) from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-
-
-def _parse_day(text: str) -> str:
-    try:
-        return date.fromisoformat(text).isoformat()
-    except ValueError:
-        raise SettingsError(f"{text} is not a day: write 2026-01-31") from None
 
 
 def _sum_to_json(spent: SpendingSum, by: SpendingDimension) -> dict[str, str | int]:

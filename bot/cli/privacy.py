@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import aclosing
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 import typer
@@ -52,7 +52,7 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
     stored.run_with_database(work)
 
 
-def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
+def forget(*, user: str, session: str, before: date | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete the stored data of a user or a session, or from before a day.
 
     A preview and the numbers of deleted conversations, messages and files are printed. Unless `yes` or `dry_run` is
@@ -75,7 +75,7 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
         raise SettingsError("forget: give one of --user ID, --session ID and --before DATE")
     if as_json and not (yes or dry_run):
         raise SettingsError("forget: --json needs --yes or --dry-run")
-    at = before.replace(tzinfo=UTC).timestamp() if before is not None else 0.0
+    at = datetime.combine(before, time(), UTC).timestamp() if before is not None else 0.0
     request = DeletionRequest(session_id=session, user_id=user, before=at)
 
     async def work(database: Database, settings: configuration.Settings) -> None:

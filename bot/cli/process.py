@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot import output as tables
 from bot.monitoring import logs
-from bot.settings import Settings, list_misspelling_warnings
+from bot.settings import Settings, find_misspelt_settings
 from core.agents.config import find_agent_folder
 from core.errors import SettingsError, ShutdownTimeoutError
 
@@ -47,8 +47,8 @@ def run_simulator(settings: Settings, *, terminal: bool = False, is_tour: bool =
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
-    for line in list_misspelling_warnings():
-        tables.print_lines(f"note: {line}")
+    for misspelt in find_misspelt_settings():
+        tables.print_lines(f"note: {misspelt}")
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or simulator.has_piped_input()
     work = partial(

@@ -67,7 +67,9 @@ def _map_each(parse: Callable[[str], str]) -> AfterValidator:
 
 
 _Rate = Annotated[
-    RateLimit, NoDecode, BeforeValidator(lambda value: RateLimit.parse(value) if isinstance(value, str) else value)
+    RateLimit | None,
+    NoDecode,
+    BeforeValidator(lambda value: RateLimit.parse(value) if isinstance(value, str) else value),
 ]
 
 
@@ -81,8 +83,8 @@ class AccessSection(SlackSection, DiscordSection):
     admins: Annotated[Names, _map_each(_parse_admin_id)] = ()
     approvers: Names = (AUTHOR,)
     approval_hours: float = Field(default=24, gt=0)
-    rate_limit_per_user: _Rate | None = None
-    rate_limit_per_channel: _Rate | None = None
+    rate_limit_per_user: _Rate = None
+    rate_limit_per_channel: _Rate = None
 
     def find_conflicts(self) -> Iterator[str]:
         """Yield an error line for each platform with an id both allowed and blocked.

@@ -17,7 +17,9 @@ class SettingsSection(BaseSettings):
         ValidationError: a value is malformed (pydantic's error).
     """
 
-    model_config = SettingsConfigDict(env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True, allow_inf_nan=False
+    )
 
     @classmethod
     def settings_customise_sources(

@@ -1,5 +1,6 @@
 """Parsers of the values of settings, and error messages for malformed values."""
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,11 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import NoDecode
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
+
+from core.validation_errors import describe_invalid_value
+
+#: Prefixes of secrets that reveal nothing but their kind.
+SECRET_PREFIX = re.compile(r"xox[a-z]-|xapp-|sk-ant-|sk-|AIza")
 
 SLACK_APPS = "https://api.slack.com/apps"
 
@@ -144,45 +150,22 @@ def describe_errors(error: ValidationError, fields: Mapping[str, FieldInfo]) -> 
         fields: the fields of the settings, for their defaults and descriptions.
 
     Returns:
-        The key of the field in `fields`, and a line for operators that names the setting and the expected value.
+        The key of the field in `fields`, and a line for operators that names the setting, the expected value and the
+        value. Of a secret it has only the kind, such as `xoxb-`; of a URL, no user and password.
     """
-    found = dict.fromkeys(
-        (str(fault["loc"][0]), _describe_error(fault, fields))
-        for fault in error.errors(include_input=False, include_url=False)
-    )
+    found = dict.fromkeys((str(fault["loc"][0]), _describe_error(fault, fields)) for fault in error.errors())
     yield from found
 
 
 def _describe_error(fault: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
-    name = str(fault["loc"][0])
-    kind, context = fault["type"], fault.get("ctx", {})
-    limits = (f"{word} {context[limit]}" for limit, word in _LIMIT_WORDS.items() if limit in context)
-    if kind in _EXPECTED_TYPES:
-        default = fields[name].get_default()
-        example = f", such as {default}" if isinstance(default, int | float | Decimal) and default else ""
-        expected = f"it must be {_EXPECTED_TYPES[kind]}{'' if isinstance(default, bool) else example}"
-    elif kind == "string_pattern_mismatch":
-        expected = f"it must be {fields[name].description}"
-    elif kind == "literal_error":
-        expected = f"it must be {context['expected']}"
-    elif kind in _RANGE_ERRORS and (limit := next(limits, None)):
-        expected = f"it must be {limit}"
-    else:
-        expected = fault["msg"].removeprefix("Value error, ")
-    return f"{name.upper()}: {expected}"
-
-
-#: Pydantic's error types of values that do not parse, and the expected type.
-_EXPECTED_TYPES = {
-    "float_parsing": "a number",
-    "finite_number": "a number",
-    "decimal_parsing": "a number of dollars",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "bool_parsing": "true or false",
-}
-
-_RANGE_ERRORS = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
-
-#: Pydantic's limits as words.
-_LIMIT_WORDS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+    name, value = str(fault["loc"][0]), str(fault["input"])
+    field = fields[name]
+    if "SecretStr" in repr(field.annotation):
+        kind = SECRET_PREFIX.match(value)
+        fault["input"] = f"{kind[0] if kind else ''}…"
+    elif name.endswith("_url") and "@" in value:
+        fault["input"] = f"…@{value.rpartition('@')[2]}"  # without user and password, perhaps malformed
+    default = field.get_default()
+    is_number = isinstance(default, int | float | Decimal) and not isinstance(default, bool)
+    line = describe_invalid_value(fault, rule=field.description, example=default if is_number else None)
+    return f"{name.upper()}: {line}"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,6 +61,11 @@ RENAMED_SETTINGS = {
     "CONTEXT_TOKENS": "CONTEXT_MAX_TOKENS",
     "DATABASE_CONNECTIONS": "DATABASE_POOL_SIZE",
 }
+
+#: Words in the names of settings that limit or protect, and without which the bot has no such limit or protection.
+_PROTECTIVE_WORDS = frozenset(
+    {"LIMIT", "ALLOW", "BLOCK", "ADMINS", "APPROVERS", "APPROVAL", "RETENTION", "GUILD", "METRICS"}
+)
 
 
 class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
@@ -233,17 +239,60 @@ def _find_renamed_settings() -> list[str]:
     return [f"{old}: this setting is now {new}" for old, new in RENAMED_SETTINGS.items() if old in names]
 
 
-def list_misspelling_warnings() -> list[str]:
-    """Return a warning for each name in `.env` that is no setting but resembles one.
+@dataclass(frozen=True, slots=True)
+class MisspeltSetting:
+    """A variable that is no setting but resembles one.
 
-    A name resembles a setting if their `difflib` ratio is at least 0.75. The warning has the most similar setting. A
-    `.env` that cannot be read has no warnings: `load_settings` raises the error.
+    Attributes:
+        source: `.env` or `environment`.
+        name: the name of the variable.
+        setting: the most similar setting.
+    """
+
+    source: str
+    name: str
+    setting: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name} is no setting: did you mean {self.setting}?"
+
+    @property
+    def is_protective(self) -> bool:
+        """Whether the setting limits or protects, so that the bot must not run without it."""
+        return _is_protective(self.setting)
+
+
+def find_misspelt_settings() -> list[MisspeltSetting]:
+    """Return the variables in `.env` that resemble a setting, and those of the environment that resemble a limit.
+
+    A name resembles a setting if their `difflib` ratio is at least 0.75. In the environment, which has variables of
+    other programs, only limits and settings that protect are compared, and the ratio is at least 0.85. In both, a name
+    resembles such a setting too if it has only words of it, such as `SPENDING_LIMIT`. Former names are left out. A
+    `.env` that cannot be read has no misspelt settings: `load_settings` raises the error.
     """
     known = [name.upper() for name in Settings.model_fields]
-    lines, names = list[str](), dict[str, str | None]()
+    protective = [*filter(_is_protective, known)]
+    names = dict[str, str | None]()
     with suppress(OSError, UnicodeDecodeError):
         names = dotenv_values(".env")
-    for name in names:
-        if name.upper() not in known and (nearest := get_close_matches(name.upper(), known, n=1, cutoff=0.75)):
-            lines.append(f".env: {name} is no setting: did you mean {nearest[0]}?")
-    return lines
+    found = list[MisspeltSetting]()
+    for source, variables, settings, cutoff in ((".env", names, known, 0.75), ("environment", os.environ, protective, 0.85)):
+        for name in variables:
+            if name.upper() in {*known, *RENAMED_SETTINGS}:
+                continue
+            nearest = get_close_matches(name.upper(), settings, n=1, cutoff=cutoff) or get_close_matches(
+                name.upper(), [setting for setting in protective if _has_words_of(name.upper(), setting)], n=1, cutoff=0
+            )
+            found += [MisspeltSetting(source, name, setting) for setting in nearest]
+    return found
+
+
+def _is_protective(setting: str) -> bool:
+    return not _PROTECTIVE_WORDS.isdisjoint(setting.split("_"))
+
+
+def _has_words_of(name: str, setting: str) -> bool:
+    """Return whether a name has two words or more, all similar to words of a setting, and one of them protective."""
+    words, known = name.split("_"), setting.split("_")
+    nearest = [next(iter(get_close_matches(word, known, n=1, cutoff=0.75)), "") for word in words]
+    return len(words) > 1 and all(nearest) and not _PROTECTIVE_WORDS.isdisjoint(nearest)

@@ -28,11 +28,12 @@ from core.tools.mcp import McpServer
 async def run_checks() -> AsyncGenerator[CheckResult, None]:
     """Check the settings against their services in turn; yield the results.
 
-    First comes a note for each name that `list_misspelling_warnings` finds. If `load_settings` fails, a failure per
+    First comes a line for each name that `find_misspelt_settings` finds: a failure for a setting that limits or
+    protects, else a note. If `load_settings` fails, a failure per
     fault follows, and no service is asked. Otherwise the results of each service follow as soon as its check ends.
     """
-    for line in configuration.list_misspelling_warnings():
-        yield CheckResult(CheckVerdict.NOTE, line)
+    for misspelt in configuration.find_misspelt_settings():
+        yield CheckResult(CheckVerdict.FAIL if misspelt.is_protective else CheckVerdict.NOTE, str(misspelt))
     try:
         settings = configuration.load_settings()
     except SettingsError as error:

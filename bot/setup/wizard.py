@@ -3,7 +3,6 @@
 import asyncio
 import getpass
 import os
-import re
 import sys
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -15,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 from bot import output as tables
 from bot.settings import Settings
 from bot.settings.discord import DISCORD_APPS
-from bot.settings.parsing import SLACK_APPS
+from bot.settings.parsing import SECRET_PREFIX, SLACK_APPS
 from bot.setup import SetupPlatform, questions
 from bot.setup import probes as trials
 from bot.setup.env_file import EnvFile
@@ -27,9 +26,6 @@ from core.secret_redaction import add_secret
 
 #: Answers that every question accepts.
 _SKIP_WORD, _KEEP_WORD = "skip", "keep"
-
-#: Prefixes of secrets that reveal nothing but their kind.
-_SECRET_PREFIX = re.compile(r"xox[a-z]-|xapp-|sk-ant-|sk-|AIza")
 
 #: Fewest characters of a secret whose end is shown, and the number of characters shown.
 _MIN_SECRET_CHARS, _SUFFIX_CHARS = 20, 4
@@ -301,6 +297,6 @@ def _mask(secret: str) -> str:
             return make_url(secret).render_as_string(hide_password=True)
         except (ArgumentError, ValueError):
             return "…"
-    kind = _SECRET_PREFIX.match(secret)
+    kind = SECRET_PREFIX.match(secret)
     end = secret[-_SUFFIX_CHARS:] if len(secret) >= _MIN_SECRET_CHARS else ""
     return f"{kind[0] if kind else ''}…{end}" if secret else ""

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from core.errors import SettingsError
 from core.secret_redaction import add_secret
+from core.validation_errors import describe_invalid_value
 
 if TYPE_CHECKING:
     from google.adk.tools.mcp_tool import McpToolset
@@ -37,6 +38,9 @@ _TOOL_LIST_TTL_SECONDS = 300.0
 
 #: Time limit of a server's shutdown.
 _CLOSE_TIMEOUT_SECONDS = 5.0
+
+_PREFIX_PATTERN = "^(?:[A-Za-z][A-Za-z0-9_]*)?$"
+_PREFIX_RULE = "empty, or a letter with letters, digits and underscores after it"
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -66,7 +70,7 @@ class McpConfig(BaseModel):
     url: str = ""
     headers: Mapping[str, str] = Field(default_factory=dict)
     tools: tuple[str, ...] | None = None
-    prefix: str | None = Field(default=None, pattern=r"^(?:[A-Za-z][A-Za-z0-9_]*)?$")
+    prefix: str | None = Field(default=None, pattern=_PREFIX_PATTERN)
     seconds: float = Field(default=30, gt=0)
     progress: Mapping[str, str] = Field(default_factory=dict)
 
@@ -198,9 +202,12 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
         try:
             servers[name] = McpConfig.model_validate(table, context=known)
         except ValidationError as error:
-            for fault in error.errors(include_input=False, include_url=False):
+            for fault in error.errors():
                 place = ".".join(str(part) for part in (name, *fault["loc"]))
-                faults.append(f"MCP_FILE={file}: [{place}] {fault['msg'].removeprefix('Value error, ')}")
+                if fault["loc"] not in (("seconds",), ("tools",), ("prefix",)):
+                    fault["input"] = None  # it may contain secrets
+                line = describe_invalid_value(fault, rule=_PREFIX_RULE, known_keys=McpConfig.model_fields)
+                faults.append(f"MCP_FILE={file}: [{place}] {line}")
     if faults:
         raise SettingsError(*faults)
     try:

@@ -231,7 +231,7 @@ def test_a_malformed_setting_is_reported_once(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_misspelt_name_in_the_env_file_is_noted_with_its_suggestion() -> None:
     Path(".env").write_text("SLAK_BOT_TOKEN=x\nMODELL=openai/x\nturn_timeout=1\nWEATHER_API=y\nmodel=openai/x\n")
-    assert configuration.list_misspelling_warnings() == [
+    assert [*map(str, configuration.find_misspelt_settings())] == [
         ".env: SLAK_BOT_TOKEN is no setting: did you mean SLACK_BOT_TOKEN?",
         ".env: MODELL is no setting: did you mean MODEL?",
         ".env: turn_timeout is no setting: did you mean TURN_TIMEOUT_SECONDS?",

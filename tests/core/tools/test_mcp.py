@@ -69,9 +69,9 @@ def load(tmp_path: Path) -> Load:
         ("[x", "it is not TOML"),
         ("[x]\n", "[x] it must have either a command or a url"),
         ("[x]\ncommand='a'\nurl='b'", "[x] it must have either a command or a url"),
-        ("[x]\ncommand='a'\nseconds=0", "[x.seconds] Input should be greater than 0"),
-        ("[x]\ncommand='a'\nwords=1", "[x.words] Extra inputs are not permitted"),
-        ("x=1", "[x] Input should be a valid dictionary"),
+        ("[x]\ncommand='a'\nseconds=0", "[x.seconds] it must be more than 0 (it is 0)"),
+        ("[x]\ncommand='a'\nwords=1", "[x.words] there is no such key: write one of command, args"),
+        ("x=1", "[x] it must be a table"),
         ("[x]\ncommand='a'\nenv={K='${NO_SUCH_WORD}'}", "[x.env] names the variable NO_SUCH_WORD, which is not set"),
     ],
 )
