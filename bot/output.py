@@ -20,6 +20,7 @@ from rich import box
 from rich.console import Console, JustifyMethod
 from rich.live import Live
 from rich.spinner import Spinner
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -90,6 +91,11 @@ def print_lines(*lines: str) -> None:
     """Print lines without wrapping."""
     for line in lines:
         _console().print(Text(escape_controls(line)), soft_wrap=True)
+
+
+def print_link(text: str, address: str) -> None:
+    """Print a text that opens an address, in terminals that have links; others show only the text."""
+    _console().print(Text(escape_controls(text), style=Style(link=address)), soft_wrap=True)
 
 
 def print_error(*lines: str) -> None:

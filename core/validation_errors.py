@@ -61,7 +61,11 @@ _LIMITS: Mapping[str, str] = MappingProxyType(
 
 
 def describe_invalid_value(
-    fault: ErrorDetails, *, rule: str | None = None, example: int | float | Decimal | None = None, known_keys: Collection[str] = ()
+    fault: ErrorDetails,
+    *,
+    rule: str | None = None,
+    example: int | float | Decimal | None = None,
+    known_keys: Collection[str] = (),
 ) -> str:
     """Return a text such as `it must be a whole number, such as 5 (it is 'x')`.
 

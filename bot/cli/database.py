@@ -4,14 +4,17 @@ These functions never create or migrate the database.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
+
+from sqlalchemy.engine import make_url
 
 from bot import settings as configuration
 from bot.monitoring import logs
 from core.errors import StoreError
-from core.store.database import Database
+from core.privacy.known_users import KnownUser, find_users
+from core.store.database import Database, find_sqlite_file
 from core.store.migrate import verify_schema
 
 T = TypeVar("T")
@@ -36,6 +39,27 @@ def run_with_database(work: Callable[[Database, configuration.Settings], Awaitab
     return asyncio.run(main())
 
 
+def describe_users(users: Sequence[KnownUser]) -> str:
+    """Return the end of a message about an unknown user id: the ids of the users with such a name; empty if none."""
+    lines = (f"\n  {user.id}  {', '.join(user.names)}" for user in users)
+    return f". --user takes an id, and these users have such a name:{''.join(lines)}" if users else ""
+
+
+async def verify_user(database: Database, user: str) -> None:
+    """Check that something is stored of a user.
+
+    Args:
+        user: the platform's id of the user.
+
+    Raises:
+        StoreError: no user has this id; it lists the ids of the users with such a name.
+    """
+    async with database.read() as connection:
+        users = await find_users(connection, user)
+    if user not in (known.id for known in users):
+        raise StoreError(f"nothing is stored of a user with the id {user}{describe_users(users)}")
+
+
 @asynccontextmanager
 async def open_database(settings: configuration.Settings) -> AsyncIterator[Database]:
     """Open the configured database, and close it at the end of the block.
@@ -43,12 +67,13 @@ async def open_database(settings: configuration.Settings) -> AsyncIterator[Datab
     Raises:
         StoreError: the database does not exist, has another schema version, or cannot be used.
     """
+    file = find_sqlite_file(make_url(settings.database_address))
+    if file is not None and not file.exists():
+        simulator = settings.data_dir / "simulator.db"
+        hint = f"; the simulator's is DATABASE_URL=sqlite:///{simulator}" if simulator.exists() else ""
+        raise StoreError(f"{file}: no such database yet: run `parley run`, or set DATABASE_URL{hint}")
     database = Database(settings.database_address, connections=3)
     try:
-        if database.file is not None and not database.file.exists():
-            simulator = settings.data_dir / "simulator.db"
-            hint = f"; the simulator's is DATABASE_URL=sqlite:///{simulator}" if simulator.exists() else ""
-            raise StoreError(f"{database.file}: no such database yet: run `parley run`, or set DATABASE_URL{hint}")
         await verify_schema(database)
         yield database
     finally:

@@ -138,13 +138,9 @@ def init(
     from bot.setup import check, wizard
 
     logs.configure_logging("ERROR")
-    try:
-        wizard.run_wizard(platform)
-        tables.print_heading("Checking all settings")
-        is_well = asyncio.run(check.print_checks())
-    except (EOFError, KeyboardInterrupt):
-        tables.print_lines("", "Stopped. The answers so far are saved; run `parley init` to continue.")
-        raise typer.Exit(code=130) from None
+    wizard.run_wizard(platform)
+    tables.print_heading("Checking all settings")
+    is_well = asyncio.run(check.print_checks())
     first = "" if is_well else "fix the lines that begin with FAIL, in .env or with `parley init`, then "
     tables.print_wrapped("", f"Next: {first}run `make run` or `parley run`.")
     raise typer.Exit(code=not is_well)
@@ -188,7 +184,9 @@ def usage(
     since: Annotated[
         date | None,
         typer.Option(
-            parser=parse_day, metavar="DAY", help="First day (UTC), such as 2026-11-01; default: the first of this month."
+            parser=parse_day,
+            metavar="DAY",
+            help="First day (UTC); default: the first of this month.",
         ),
     ] = None,
     until: Annotated[
@@ -244,7 +242,7 @@ def export(
 @cli.command()
 def forget(
     *,
-    user: Annotated[str, typer.Option(help="Data of this user, by platform id (not a name).")] = "",
+    user: Annotated[str, typer.Option(help="Data of this user, by platform id; a name lists ids.")] = "",
     session: Annotated[str, typer.Option(help="Data of this session, by id.")] = "",
     before: Annotated[
         date | None, typer.Option(parser=parse_day, metavar="DAY", help="Data from before this day (UTC).")
@@ -275,7 +273,7 @@ def turns(
     *,
     state: Annotated[State | None, typer.Option(help="Only turns in this state.")] = None,
     session: Annotated[str | None, typer.Option(help="Only sessions whose id begins with this.")] = None,
-    user: Annotated[str | None, typer.Option(help="Only turns of this author, by platform id.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only turns of this user, by platform id; a name lists ids.")] = None,
     since: Annotated[
         float | None,
         typer.Option(parser=parse_since, metavar="TIME", help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00."),
@@ -292,7 +290,9 @@ def turns(
 @cli.command()
 def sessions(
     beginning: Annotated[str, typer.Option("--session", help="Only sessions whose id begins with this.")] = "",
-    user: Annotated[str | None, typer.Option(help="Only sessions with messages of this user, by platform id.")] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Only sessions with messages of this user, by platform id; a name lists ids.")
+    ] = None,
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:

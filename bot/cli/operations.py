@@ -162,11 +162,14 @@ def print_turns(
 
     Raises:
         typer.Exit: at the end, with code 0.
-        SettingsError, StoreError: as for `run_with_database`.
+        SettingsError, StoreError: as for `run_with_database`, or nothing is stored of the user.
     """
+
     async def work(database: Database, settings: configuration.Settings) -> int:
         reports = _make_reports(database, settings)
         found = await reports.list(limit=limit, state=state, session=session, author=user, since=since)
+        if user is not None and not found:
+            await stored.verify_user(database, user)
         if as_json:
             tables.print_json([turn_view.to_json(report) for report in found])
         else:
@@ -192,11 +195,13 @@ def print_sessions(
 
     Raises:
         typer.Exit: at the end, with code 0.
-        SettingsError, StoreError: as for `run_with_database`.
+        SettingsError, StoreError: as for `run_with_database`, or nothing is stored of the user.
     """
 
     async def work(database: Database, _settings: configuration.Settings) -> int:
         found = await load_sessions(database, limit=limit, beginning=beginning, author=user)
+        if user is not None and not found:
+            await stored.verify_user(database, user)
         if as_json:
             tables.print_json(found)
             return 0

@@ -43,7 +43,7 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
                     is_empty = False
                     await asyncio.to_thread(tables.write_text, piece)
         if is_empty:
-            raise StoreError(f"no session with the id {session} is stored")
+            raise StoreError(f"no session with the id {session} is stored; `parley sessions` lists the stored ones")
         if files is not None:
             with tables.show_progress("writing files"):
                 count = await _write_files(database, session, files)
@@ -104,18 +104,12 @@ def forget(*, user: str, session: str, before: date | None, dry_run: bool, yes: 
 
 
 async def _describe_missing(service: DeletionService, request: DeletionRequest) -> str:
-    """Return the error message for a deletion request that matches no stored data.
-
-    If the given user id is a name, the message lists the ids of the users with that name.
-    """
+    """Return the error message for a deletion request that matches no stored data."""
     if request.session_id:
-        return f"nothing is stored of a conversation with the id {request.session_id}, so nothing was deleted"
+        missing = f"nothing is stored of a conversation with the id {request.session_id}, so nothing was deleted"
+        return f"{missing}; `parley sessions` lists the stored ones"
     missing = f"nothing is stored of a user with the id {request.user_id}, so nothing was deleted"
-    users = await service.find_users(request.user_id)
-    if not users:
-        return missing
-    lines = (f"\n  {user.id}  {', '.join(user.names)}" for user in users)
-    return f"{missing}. --user takes an id, and these users have such a name:{''.join(lines)}"
+    return missing + stored.describe_users(await service.find_users(request.user_id))
 
 
 def _print_preview(preview: DeletionPreview) -> None:

@@ -9,7 +9,7 @@ from core.errors import SettingsError
 
 #: Slack's page that makes an app. Slack reads the manifest from the parameter `manifest_json`:
 #: github.com/slackapi/python-slack-sdk/issues/1019.
-_CREATE_APP_URL = "https://api.slack.com/apps?new_app=1&manifest_json="
+CREATE_APP_URL = "https://api.slack.com/apps?new_app=1"
 
 #: Characters that need no escape in a query (RFC 3986), so that the link is shorter.
 _UNESCAPED = ":,/@"
@@ -53,4 +53,4 @@ def format_create_link(manifest: str) -> str:
         manifest: JSON, as `format_manifest` returns it.
     """
     compact = json.dumps(json.loads(manifest), separators=(",", ":"))
-    return f"{_CREATE_APP_URL}{quote(compact, safe=_UNESCAPED)}"
+    return f"{CREATE_APP_URL}&manifest_json={quote(compact, safe=_UNESCAPED)}"

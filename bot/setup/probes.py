@@ -1,6 +1,7 @@
 """Checks of the tokens, the database and the models against their services."""
 
 import asyncio
+import os
 from collections.abc import Awaitable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from core.models.provider_registry import PROBE_SECONDS, probe_model
 from core.models.vendors import find_full_name
 from core.privacy.vault import Vault
 from core.secret_redaction import describe_failure, redact_secrets
-from core.store.database import Database
+from core.store.database import Database, find_sqlite_file
+from core.store.engine_options import engine_options
 from core.store.migrate import list_pending
 
 
@@ -107,7 +109,7 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
 async def check_database(url: str, encryption_key: str = "") -> list[CheckResult]:
     """Check that the database opens, and that the key decrypts its stored tokens.
 
-    A missing SQLite file is created empty, with its folder.
+    A missing SQLite file is not created: only its folder, or the nearest one above it that exists, is checked.
 
     Args:
         url: as `DATABASE_URL`.
@@ -119,7 +121,18 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
     Raises:
         SettingsError: the database cannot be used, or the key is wrong.
     """
-    address = make_url(url).render_as_string(hide_password=True)
+    parsed = make_url(url)
+    address, on_start = (
+        parsed.render_as_string(hide_password=True),
+        "its tables are created or updated at the next start",
+    )
+    file = find_sqlite_file(parsed)
+    if file is not None and not file.exists():
+        engine_options(parsed, connections=1)  # raises an error for a wrong parameter
+        folder = next(parent for parent in file.absolute().parents if parent.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise SettingsError(f"DATABASE_URL: {address}: {folder} cannot be written to: name a file elsewhere")
+        return make_success(f"database: {address}; {on_start}")
     try:
         opened = Database(url)
         try:
@@ -130,7 +143,6 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
             await opened.aclose()
     except StoreError as error:
         raise SettingsError(f"DATABASE_URL: {address}: {error}") from error
-    on_start = "its tables are created or updated at the next start"
     noun = "migration" if len(missing) == 1 else "migrations"
     remedy = on_start if opened.file is not None else f"{len(missing)} {noun} to apply: run `parley migrate`"
     return make_success(f"database: {address}" + (f"; {remedy}" if missing else ""))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from pathlib import Path
 
+import typer
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -18,7 +19,7 @@ from bot.settings.parsing import SECRET_PREFIX, SLACK_APPS
 from bot.setup import SetupPlatform, questions
 from bot.setup import probes as trials
 from bot.setup.env_file import EnvFile
-from bot.setup.manifest_command import format_create_link
+from bot.setup.manifest_command import CREATE_APP_URL, format_create_link
 from bot.setup.probes import CheckResult, CheckVerdict
 from bot.setup.questions import SetupQuestion
 from core.errors import SettingsError
@@ -44,7 +45,8 @@ _SLACK_PASTE = (
 
 _SLACK_INSTALL = '2. Choose "Install App", "Install to Workspace".'
 
-#: Slack's newer page may drop the manifest of the link: github.com/agentconnect-md/agentconnect/pull/19.
+#: The terminal may have no links, or Slack's newer page drop the manifest:
+#: github.com/agentconnect-md/agentconnect/pull/19.
 _SLACK_EMPTY = 'If Slack shows no manifest: choose "From a manifest", and paste the output of `parley manifest slack`.'
 
 _DISCORD_STEPS = (
@@ -76,7 +78,7 @@ def run_wizard(platform: SetupPlatform | None) -> None:
 
     Raises:
         SettingsError: this is not a terminal, or `.env` cannot be read or written.
-        KeyboardInterrupt, EOFError: the user stops; the answers so far are saved.
+        typer.Exit: the user stops; the answers so far are saved.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SettingsError("init needs a terminal: copy .env.example to .env, fill it in, and run `parley check`")
@@ -84,7 +86,13 @@ def run_wizard(platform: SetupPlatform | None) -> None:
     if not os.access(file.path.resolve().parent, os.W_OK):
         raise SettingsError(f"{file.path.resolve()}: this folder is not writable: change to another one")
     with asyncio.Runner() as runner:
-        _Wizard(file, runner).run(platform)
+        wizard = _Wizard(file, runner)
+        try:
+            wizard.run(platform)
+        except (EOFError, KeyboardInterrupt):
+            outcome = "The answers so far are saved" if wizard.has_saved else "Nothing is saved"
+            tables.print_lines("", f"Stopped. {outcome}; run `parley init` to continue.")
+            raise typer.Exit(code=130) from None
 
 
 class _Wizard:
@@ -93,11 +101,15 @@ class _Wizard:
     Args:
         file: `.env` file to which the answers are written.
         runner: event loop that runs the checks.
+
+    Attributes:
+        has_saved: whether an answer was written to the file.
     """
 
     def __init__(self, file: EnvFile, runner: asyncio.Runner) -> None:
         self._file = file
         self._runner = runner
+        self.has_saved = False
 
     def run(self, platform: SetupPlatform | None) -> None:
         tables.print_wrapped(_WELCOME, "")
@@ -134,7 +146,7 @@ class _Wizard:
                 tables.print_wrapped(_SLACK_PASTE, _SLACK_INSTALL, "")
             else:
                 tables.print_wrapped(_SLACK_LINK)
-                tables.print_lines(format_create_link(manifest))
+                tables.print_link(CREATE_APP_URL, format_create_link(manifest))  # 3 kB are more than a screen
                 tables.print_wrapped(_SLACK_EMPTY, _SLACK_INSTALL, "")
         for question in questions.slack_questions(by_http=by_http):
             if self._ask(question) is _AnswerResult.LEFT_OUT:
@@ -261,6 +273,7 @@ class _Wizard:
         if answer == (self._current_value(question.name) or question.default):
             return
         self._file.set_value(question.name, answer)
+        self.has_saved = True
         if is_announced:
             tables.print_verdict(CheckVerdict.OK.value, f"{question.name} is saved")
 

@@ -27,6 +27,7 @@ from google.adk.workflow import BaseNode
 
 from core.agents.config import find_agent_folder
 from core.errors import ParleyError, SettingsError
+from core.secret_redaction import redact_secrets
 from core.tools.mcp import McpServer
 
 #: Top-level packages of Parley and its repository, whose names an agent's project may use too.
@@ -265,25 +266,42 @@ def _walk_nodes(node: object, seen: set[int]) -> Iterator[BaseNode]:
 def _describe_error(error: BaseException, agent: str) -> str:
     """Return why an agent cannot be loaded, as a phrase for the operator.
 
-    The text of the exception is left out, because it may contain secrets, except for a `ParleyError`.
+    The text of the exception is left out, because it may contain secrets, except for a `ParleyError` and for errors
+    whose text is Python's.
 
     Args:
         agent: value of the setting `AGENT`.
     """
     cause = error.__cause__ or error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
-        return f"it needs the Python module `{cause.name}`, which is not installed"
+        return f"it needs the Python module `{cause.name}`, which is not installed: {_find_remedy(cause.name, agent)}"
     if isinstance(cause, SyntaxError) and cause.filename:
-        return f"{Path(cause.filename).name}, line {cause.lineno}: syntax error ({type(cause).__name__})"
+        reason = redact_secrets(cause.msg.removesuffix(f" (detected at line {cause.lineno})"))
+        return f"{Path(cause.filename).name}, line {cause.lineno}: {type(cause).__name__}: {reason}"
     if isinstance(cause, ParleyError):
         return str(cause)
+    kind = type(cause).__name__
+    if isinstance(cause, ImportError | NameError | AttributeError):
+        kind += f": {redact_secrets(str(cause))}"
     folder = find_agent_folder(agent)
     for frame in reversed(traceback.extract_tb(cause.__traceback__)):
         if folder is not None and folder in Path(frame.filename).parents:
-            return f"{Path(frame.filename).relative_to(folder)}, line {frame.lineno}, raises {type(cause).__name__}"
+            return f"{Path(frame.filename).relative_to(folder)}, line {frame.lineno}, raises {kind}"
     if isinstance(cause, ValueError):
-        return f"ADK rejects it ({type(cause).__name__}): {_LAYOUT_HINT}"
-    return f"it cannot be loaded ({type(cause).__name__}): {_LAYOUT_HINT}"
+        return f"ADK rejects it ({kind}): {_LAYOUT_HINT}"
+    return f"it cannot be loaded ({kind}): {_LAYOUT_HINT}"
+
+
+def _find_remedy(module: str, agent: str) -> str:
+    """Return what to do about a module that is not found: its import is relative to the agent, or it is a package.
+
+    Args:
+        agent: value of the setting `AGENT`.
+    """
+    folder, top = find_agent_folder(agent), module.partition(".")[0]
+    if folder is not None and ((folder / top).is_dir() or (folder / f"{top}.py").is_file()):
+        return f"it is in the agent's folder, so import it as `from . import {top}`"
+    return f"run `uv pip install --python {sys.prefix} {top}` (its package may have another name)"
 
 
 def has_memory_tool(app: App) -> bool:

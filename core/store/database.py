@@ -31,6 +31,12 @@ T = TypeVar("T")
 CLOSE_SECONDS = 2.0
 
 
+def find_sqlite_file(url: sa.URL) -> Path | None:
+    """Return the path of the SQLite file of a database's URL; None for SQLite in memory and for PostgreSQL."""
+    name = url.database if url.get_backend_name() == "sqlite" else None
+    return Path(name) if name and name != ":memory:" else None
+
+
 class Database:
     """Client of a SQLite or PostgreSQL database, with a pool of connections.
 
@@ -72,8 +78,7 @@ class Database:
     @property
     def file(self) -> Path | None:
         """The path of the SQLite file; None for SQLite in memory and for PostgreSQL."""
-        name = self.engine.url.database
-        return Path(name) if self.is_sqlite and name and name != ":memory:" else None
+        return find_sqlite_file(self.engine.url)
 
     @property
     def now(self) -> sa.ColumnElement[float]:

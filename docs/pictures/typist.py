@@ -14,8 +14,8 @@ from typing import Self
 #: Columns and lines of the terminal.
 SIZE = (80, 24)
 
-#: Control sequences that move the cursor, clear a line, or change the style.
-_CONTROL = re.compile(r"\r\n|[\r\n]|\x1b\[\??(?P<count>[\d;]*)(?P<command>[A-Za-z])")
+#: Control sequences that move the cursor, clear a line, change the style, or begin and end a link.
+_CONTROL = re.compile(r"\r\n|[\r\n]|\x1b\]8;[^\x1b]*\x1b\\|\x1b\[\??(?P<count>[\d;]*)(?P<command>[A-Za-z])")
 
 
 class Typist:

@@ -73,7 +73,10 @@ async def test_each_agent_of_the_file_has_its_own_settings_and_name(folder: Path
         ('default = "ghost"\n[agents.desk]', ["agents.toml: default=ghost: it is not in [agents]: desk"]),
         ('default = "desk"\n[agents.desk]\n[agents."../up"]', ["[agents.../up] a name: it must begin with a letter"]),
         ('default = "desk"\n[agents.desk]\n[agents.user]', ["agents.toml: [agents.user] a name: it must begin"]),
-        ('default = "desk"\n[agents.desk]\ntols = []', ["agents.toml: [agents.desk] tols: there is no such key: did you mean tools?"]),
+        (
+            'default = "desk"\n[agents.desk]\ntols = []',
+            ["agents.toml: [agents.desk] tols: there is no such key: did you mean tools?"],
+        ),
         ('default = "desk"\n[agents.desk]\nchoose = ["#general"]', ["[agents.desk] choose", "the id of a channel"]),
         (
             'default = "desk"\n[agents.desk]\n[places]\ngeneral = "desk"\nC0123456 = "ghost"',

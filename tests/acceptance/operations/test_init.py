@@ -184,7 +184,7 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
         await terminal.answer_prompt("SLACK_BOT_TOKEN: ", slack.bot_token)
         await terminal.wait_for_text("asking Slack …")
         terminal.press_keys(CTRL_C)
-        await terminal.wait_for_text("Stopped. The answers so far are saved")
+        await terminal.wait_for_text("Stopped. Nothing is saved; run `parley init`")
         assert await terminal.wait_for_exit() == 130
     assert (tmp_path / ".env").read_text() == "SLACK_MODE=http\n"
     slack.faults.clear()

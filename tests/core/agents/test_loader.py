@@ -108,7 +108,7 @@ def test_a_module_or_a_file_can_be_loaded(folder: Folder, monkeypatch: pytest.Mo
         ({"agent__py": "other = 1"}, "ADK rejects it (ValueError): it must have `app` or `root_agent`"),
         ({"agent__py": "root_agent = 'planner'"}, "ADK rejects it (ValueError)"),
         ({"agent__py": "import no_such_thing"}, "it needs the Python module `no_such_thing`, which is not installed"),
-        ({"agent__py": "def (:"}, "agent.py, line 1: syntax error (SyntaxError)"),
+        ({"agent__py": "def (:"}, "agent.py, line 1: SyntaxError: invalid syntax"),
         ({"agent__py": "\nkey = {}['hidden-word']"}, "agent.py, line 2, raises KeyError"),
         ({"agent__py": "import sys\nsys.exit('hidden-word')"}, "agent.py, line 2, raises SystemExit"),
         ({"agent__py": f"{AGENT}root_agent = LlmAgent(name='two words')"}, "agent.py, line 2, raises ValidationError"),
