@@ -22,6 +22,7 @@ from core.conversations.overview import get_overview
 from core.conversations.overview import list_sessions as load_sessions
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReport, TurnReports
+from core.counts import format_count
 from core.errors import ParleyError
 from core.inbox.store import InboxStore
 from core.sessions.routing import AgentRouter
@@ -130,7 +131,7 @@ def status(*, as_json: bool) -> None:
             f"for up to {tables.format_duration(overview.queue.oldest_seconds)}" if overview.queue.messages else ""
         )
         tables.print_lines(
-            f"Queued: {overview.queue.messages} messages {waiting}".rstrip(),
+            f"Queued: {format_count(overview.queue.messages, 'message')} {waiting}".rstrip(),
             f"Open approvals: {overview.undecided}",
         )
         for finding in findings:
@@ -341,7 +342,7 @@ def usage(by: SpendingDimension, *, since: date | None, until: date | None, as_j
         title, summed = f"Usage since {begin} (UTC)", _sum_row("total", total)
         tables.print_table(title, [by, *_USAGE_COLUMNS], lines, right_aligned=_USAGE_COLUMNS, total=summed)
         if total.unpriced:
-            tables.print_lines(f"{total.unpriced:,} of these tokens have no price and are not in the cost.")
+            tables.print_lines(f"Tokens without a price, which are not in the cost: {total.unpriced:,}")
         return 0
 
     _run_command(work, "counting")

@@ -11,6 +11,7 @@ import typer
 from bot import output as tables
 from bot import settings as configuration
 from bot.cli import database as stored
+from core.counts import format_count
 from core.errors import SettingsError, StoreError
 from core.privacy import export_attachments as exported
 from core.privacy.deletion import DeletionPreview, DeletionRequest, DeletionResult, DeletionService, wipe
@@ -47,7 +48,7 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
         if files is not None:
             with tables.show_progress("writing files"):
                 count = await _write_files(database, session, files)
-            tables.print_error(f"{count} files are in {files}")
+            tables.print_error(f"Written to {files}: {format_count(count, 'file')}")
 
     stored.run_with_database(work)
 
@@ -118,21 +119,27 @@ def _print_preview(preview: DeletionPreview) -> None:
     for session in preview.partial_sessions:
         tables.print_lines(f"parts of {session}")
     count = len(preview.sessions) + len(preview.partial_sessions)
-    tables.print_lines(f"{preview.messages} messages and {preview.files} files are in these {count} conversations")
+    tables.print_lines(
+        f"in all   {format_count(preview.messages, 'message')} and {format_count(preview.files, 'file')} in "
+        f"{format_count(count, 'conversation')}"
+    )
     if preview.records:
-        tables.print_lines(f"{preview.records} other rows (spending, feedback, decisions) name the user")
+        rows = format_count(preview.records, "other row")
+        tables.print_lines(f"also     {rows} with the user (spending, feedback, decisions)")
 
 
 def _print_deleted(deleted: DeletionResult, request: DeletionRequest) -> None:
-    counts = f"{deleted.conversations} conversations, {deleted.messages} messages and {deleted.files} files"
+    counts = (
+        f"{format_count(deleted.conversations, 'conversation')}, {format_count(deleted.messages, 'message')} and "
+        f"{format_count(deleted.files, 'file')}"
+    )
     tables.print_lines(f"deleted {counts}")
     if request.user_id:
-        changed = f"{deleted.changed} conversations ({deleted.redacted} messages)"
-        tables.print_lines(
-            f"removed the user from {changed} and from {deleted.records} other rows; nothing of them is left"
-        )
+        changed = f"{format_count(deleted.changed, 'conversation')} ({format_count(deleted.redacted, 'message')})"
+        rows = format_count(deleted.records, "other row")
+        tables.print_lines(f"removed the user from {changed} and from {rows}; nothing of them is left")
     elif deleted.changed:
-        tables.print_lines(f"{deleted.changed} conversations keep their newer messages")
+        tables.print_lines(f"kept the newer messages of {format_count(deleted.changed, 'conversation')}")
     tables.print_lines("log files are not changed: with LOG_LEVEL=DEBUG they contain conversations")
 
 

@@ -7,6 +7,7 @@ from bot import output as tables
 from bot.monitoring.diagnostics import get_advice
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport
+from core.counts import format_count
 from core.usage.meter import ModelCall
 from core.usage.prices import format_dollars, format_exact_dollars
 
@@ -120,22 +121,28 @@ def _describe_run(report: TurnReport) -> dict[str, object]:
 def _format_history(report: TurnReport, record: RunRecord) -> str:
     if (history := record.history) is None:
         return ""
-    bounds = {"tokens": "the token budget is full", "turns": f"only the newest {history.turns} turns are sent"}
-    cut = f"; {report.omitted_messages:,} older messages left out: {bounds[history.limit]}" if history.limit else ""
+    cut = ""
+    if history.limit:
+        newest = f"only the newest {format_count(history.turns, 'turn')} may be sent"
+        bound = {"tokens": "the token budget is full", "turns": newest}[history.limit]
+        cut = f"; {format_count(report.omitted_messages or 0, 'older message')} left out: {bound}"
     cut += "; earlier messages are summarized" if history.summarized_id else ""
-    return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"
+    return f"{format_count(history.messages, 'message')}, {history.tokens:,} of {history.budget:,} tokens{cut}"
 
 
 def _format_cost(report: TurnReport) -> str:
     parts = [format_dollars(report.known_cost)] if report.known_cost is not None else []
-    return "; ".join([*parts, *([f"no price is known for {report.unpriced:,} tokens"] if report.unpriced else [])])
+    if report.unpriced:
+        parts.append(f"no price is known for {format_count(report.unpriced, 'token')}")
+    return "; ".join(parts)
 
 
 def _format_context(record: RunRecord) -> str:
     others = record.context
     if not (others.messages or others.omitted_messages):
         return ""
-    return f"{others.messages} messages, {others.tokens:,} tokens; {others.omitted_messages} left out"
+    sent = f"{format_count(others.messages, 'message')}, {format_count(others.tokens, 'token')}"
+    return f"{sent}; {others.omitted_messages} left out"
 
 
 def _call_row(call: ModelCall) -> list[object]:
@@ -156,7 +163,7 @@ def _call_row(call: ModelCall) -> list[object]:
 
 def _tool_row(use: ToolCallRecord) -> list[object]:
     ended = f"{use.outcome}{' (earlier attempt)' if use.is_from_earlier_attempt else ''}"
-    cut = f" … {use.cut_characters} more characters" if use.cut_characters else ""
+    cut = f" … {format_count(use.cut_characters, 'more character')}" if use.cut_characters else ""
     return [use.tool, ended, tables.format_duration(use.seconds), f"{use.arguments}{cut}", use.error]
 
 

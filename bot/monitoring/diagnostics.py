@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from core.conversations.overview import Overview, WorkerOverview
 from core.conversations.turn_report import TurnReport
+from core.counts import format_count
 from core.usage.prices import format_dollars
 from core.usage.spending_limits import SpendingUsage
 
@@ -116,13 +117,14 @@ def find_problems(
         yield Diagnosis("dead", "workers", "no worker is alive", start)
     for worker in overview.workers:
         if worker.id not in alive and worker.turns:
-            line = f"worker {worker.id} is gone and still owns {worker.turns} turns"
+            line = f"worker {worker.id} is gone and still owns {format_count(worker.turns, 'turn')}"
             yield Diagnosis("dead", worker.id, line, "another worker takes them over within seconds; if not, start one")
     for turn in overview.running:
         yield from _check_turn(turn, overview.at - turn.created_at, alive, time_limit)
     if overview.queue.claimable_seconds > UNCLAIMED_SECONDS:
         age = f"{overview.queue.claimable_seconds:.0f} s"
-        line = f"{overview.queue.messages} messages wait; the oldest that a worker could claim waits for {age}"
+        queued = format_count(overview.queue.messages, "queued message")
+        line = f"{queued}; the oldest that a worker could claim waits for {age}"
         yield Diagnosis(
             "waiting", "inbox", line, "all workers are busy or hang: raise MAX_CONCURRENT_TURNS, or add a worker"
         )
@@ -136,7 +138,8 @@ def find_problems(
             line = f"{channel.name} has received nothing for {channel.watermark_age_seconds:.0f} s"
             yield Diagnosis("disconnected", channel.name, line, "see the platform's status page and the log")
     for failure in overview.failures:
-        line = f"{failure.count} turns failed in the last hour with {failure.cause}; the newest is {failure.newest}"
+        failed = format_count(failure.count, "turn")
+        line = f"{failed} failed in the last hour with {failure.cause}; the newest is {failure.newest}"
         yield Diagnosis("failing", failure.newest, line, get_advice(failure.cause))
     for limit in limits:
         setting, by = _SPENDING_SETTINGS[limit.kind]

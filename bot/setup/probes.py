@@ -16,6 +16,7 @@ from channels.discord.client import auth as discord_login
 from channels.discord.settings import DiscordSettings
 from channels.slack.client import auth as slack_login
 from channels.slack.settings import SlackSettings
+from core.counts import format_count
 from core.errors import ParleyError, SettingsError, StoreError
 from core.models.provider import Provider
 from core.models.provider_registry import PROBE_SECONDS, probe_model
@@ -143,8 +144,11 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
             await opened.aclose()
     except StoreError as error:
         raise SettingsError(f"DATABASE_URL: {address}: {error}") from error
-    noun = "migration" if len(missing) == 1 else "migrations"
-    remedy = on_start if opened.file is not None else f"{len(missing)} {noun} to apply: run `parley migrate`"
+    remedy = (
+        on_start
+        if opened.file is not None
+        else f"{format_count(len(missing), 'migration')} to apply: run `parley migrate`"
+    )
     return make_success(f"database: {address}" + (f"; {remedy}" if missing else ""))
 
 

@@ -333,7 +333,7 @@ class DiscordChannel:
         flags = (await self._client.application_info()).flags
         _shards, address, limit = await self._client.http.get_bot_gateway()
         if limit["remaining"] < shard.count:  # all shards may be about to start one
-            raise ParleyError(f"Discord allows this bot no new session for {limit['reset_after'] // 60_000} minutes")
+            raise ParleyError(f"Discord allows this bot no new session for {limit['reset_after'] // 60_000} min")
         connection = Dispatcher(
             shard=shard,
             intents=make_intents(message_content=has_message_content(flags)),

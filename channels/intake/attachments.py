@@ -17,6 +17,7 @@ from channels.intake.downloads import UnreadableFileError, too_large
 from channels.intake.encodings import read_legacy_text
 from channels.settings import AttachmentLimits
 from core.agents.run_record import FileRecord
+from core.counts import format_count
 from core.inbox_message import Attachment, InboxMessage, format_file_name, storable_text
 from core.models import media
 from core.models.provider import SupportedFiles
@@ -204,7 +205,7 @@ class AttachmentReader:
         return await asyncio.to_thread(self._combine, messages, texts, fetched, budget)  # texts may be long
 
     def _list_own(self, messages: Sequence[InboxMessage]) -> Iterator[_File]:
-        reason = f"I read at most {self._limits.max_files} files of a message"
+        reason = f"I read at most {format_count(self._limits.max_files, 'file')} of a message"
         for message in messages:
             for number, file in enumerate(message.attachments):
                 yield _File(file, message, omission_reason=reason if number >= self._limits.max_files else "")
@@ -225,7 +226,11 @@ class AttachmentReader:
                     continue
                 count += 1
                 is_beyond = count > self._limits.max_files
-                reason = f"I read at most {self._limits.max_files} files of earlier messages" if is_beyond else ""
+                reason = (
+                    f"I read at most {format_count(self._limits.max_files, 'file')} of earlier messages"
+                    if is_beyond
+                    else ""
+                )
                 yield replace(file, omission_reason=reason)
 
     def _combine(
@@ -347,5 +352,9 @@ class _AttachmentBudget:
         if excerpt != text and max_tokens < _MIN_TOKENS:
             raise UnreadableFileError("the files are too large together")
         self._tokens -= media.count_tokens(excerpt)
-        note = "" if excerpt == text else f"\n[it is cut here: this is {len(excerpt)} of its {len(text)} characters]"
+        note = (
+            ""
+            if excerpt == text
+            else f"\n[it is cut here: this is {len(excerpt)} of its {format_count(len(text), 'character')}]"
+        )
         return f"{media.format_file(excerpt, file.name)}{note}"

@@ -22,6 +22,7 @@ from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
+from core.counts import format_count
 from core.identity import MAX_NAME_LENGTH, clean_name
 from core.inbox_message import ABOUT, InboxMessage, format_file_names, storable_text
 from core.secret_redaction import format_error
@@ -366,7 +367,8 @@ async def build_context_quotes(
     )
     missing = len(conversation) - len(newest)
     if missing and newest:
-        note = f"{QUOTE_OPEN}{missing} older messages are left out{QUOTE_CLOSE}"
+        verb = "is" if missing == 1 else "are"
+        note = f"{QUOTE_OPEN}{format_count(missing, 'older message')} {verb} left out{QUOTE_CLOSE}"
         newest[-1] = replace(newest[-1], lines=f"{note}\n{newest[-1].lines}")
     rendered += reversed(newest)
     quotes, quoted = dict[str, list[str]](), dict[str, list[ContextMessage]]()

@@ -13,6 +13,7 @@ from mimetypes import guess_extension, guess_type
 import regex  # type: ignore[import-untyped]  # it comes without types
 from google.genai import types
 
+from core.counts import format_count
 from core.models.provider import NO_SUPPORTED_FILES, Media, ModelMessage, Part, SupportedFiles, Text, ToolResult
 from core.models.tool_calls import fence_code
 
@@ -369,7 +370,7 @@ def add_wav_header(file: Media) -> Media:
 def format_size(byte_count: int) -> str:
     """Return a size for people: `812 bytes`, `3 kB` (of 1024 bytes) or `1.5 MB`."""
     if byte_count < 1024:
-        return f"{byte_count} bytes"
+        return format_count(byte_count, "byte")
     return f"{byte_count / 1024:.0f} kB" if byte_count < 2**20 else f"{byte_count / 2**20:.1f} MB"
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from core.counts import format_count
 from core.privacy.export_attachments import ExportedFile
 from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
 from core.secret_redaction import redact_json_secrets
@@ -330,7 +331,7 @@ def _summarize_usage(turn: Mapping[str, Any]) -> str:
     usage = turn.get("usage") or {}
     tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))
     cost = f", {format_dollars(turn['cost'])}" if turn.get("cost") else ""
-    return f"{tokens:,} tokens{cost}" if tokens or cost else ""
+    return f"{format_count(tokens, 'token')}{cost}" if tokens or cost else ""
 
 
 def _format_code(text: str) -> str:
@@ -347,7 +348,7 @@ def _format_code(text: str) -> str:
 
 def _format_file(file: ExportedFile) -> str:
     """Return the name, MIME type and size of a file as Markdown."""
-    size = f", {file.size:,} bytes" if file.size else ""
+    size = f", {format_count(file.size, 'byte')}" if file.size else ""
     return f"{_format_code(file.name)} ({file.kind}{size})"
 
 

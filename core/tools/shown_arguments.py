@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from core.counts import format_count
 from core.identity import INVISIBLE_CHARACTERS
 from core.inbox_message import storable_text
 from core.models.tool_calls import JsonLimitError, check_json
@@ -86,7 +87,7 @@ def _mask_secrets(arguments: Any, secret_paths: Set[ValuePath]) -> tuple[Any, in
     def mask(length: int) -> str:
         nonlocal hidden
         hidden += 1
-        return f"[hidden: {length:,} characters]"
+        return f"[hidden: {format_count(length, 'character')}]"
 
     def hide(value: Any, path: ValuePath) -> Any:
         if path in secret_paths and value is not None:

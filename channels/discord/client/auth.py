@@ -9,6 +9,7 @@ import discord
 
 from channels.discord.invite import invite_link
 from channels.discord.settings import DiscordSettings
+from core.counts import format_count
 from core.errors import SettingsError
 
 #: Seconds that a login may take, including the retries of discord.py.
@@ -114,6 +115,6 @@ def _make_report(client: discord.Client, settings: DiscordSettings, guilds: Mapp
         for guild in sorted(settings.guilds - guilds.keys())
     ]
     names = sorted(guilds.values())
-    others = f" and {len(names) - _MAX_NAMED_GUILDS} others" if len(names) > _MAX_NAMED_GUILDS else ""
+    others = f" and {format_count(len(names) - _MAX_NAMED_GUILDS, 'other')}" if len(names) > _MAX_NAMED_GUILDS else ""
     place = ", ".join(names[:_MAX_NAMED_GUILDS]) + others
     return LoginReport(f"{user.name} in {place or 'no server'}", tuple(warnings), tuple(faults))

@@ -101,7 +101,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert [(finding["kind"], finding["subject"]) for finding in status["findings"]] == [("failing", failed[1])]
     code, output = await operator.run("status")
     assert code == 1
-    assert "1 turns failed in the last hour with ProviderRequestError" in output
+    assert "1 turn failed in the last hour with ProviderRequestError" in output
     code, output = await operator.run(f"why (turn`{failed[1]}`)")
     assert code == 0
     assert "ProviderRequestError: " in output
@@ -175,7 +175,7 @@ async def test_forget_deletes_by_id_and_prints_the_counts(
 
     code, output = await operator.run(f"forget --user {user} --yes")
     assert code == 0
-    assert "deleted 1 conversations, 2 messages and 0 files" in output
+    assert "deleted 1 conversation, 2 messages and 0 files" in output
     assert await operator.run_json("sessions") == []
     for command in (f"forget --user {user} --yes", f"forget --session {session['id']} --yes"):
         code, output = await operator.run(command)

@@ -165,7 +165,7 @@ async def test_a_long_context_message_is_truncated_with_a_note() -> None:
     )
     assert "> Ada: 0 1 2" in text
     assert f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}" in text
-    assert f"{QUOTE_OPEN}1 older messages are left out{QUOTE_CLOSE}" in text
+    assert f"{QUOTE_OPEN}1 older message is left out{QUOTE_CLOSE}" in text
     assert "before" not in text.split("\n", 1)[1]
     assert len(text.split()) < 160
     assert await render_context([ContextMessage("U1", "Ada", long, sent_at=2.0)], most=0) == ""
