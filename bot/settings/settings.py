@@ -276,10 +276,8 @@ def find_misspelt_settings() -> list[MisspeltSetting]:
     with suppress(OSError, UnicodeDecodeError):
         names = dotenv_values(".env")
     found = list[MisspeltSetting]()
-    for source, variables, settings, cutoff in (
-        (".env", names, known, 0.75),
-        ("environment", os.environ, protective, 0.85),
-    ):
+    sources = ((".env", names, known, 0.75), ("environment", os.environ, protective, 0.85))
+    for source, variables, settings, cutoff in sources:
         for name in variables:
             if name.upper() in {*known, *RENAMED_SETTINGS}:
                 continue

@@ -123,10 +123,8 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
         SettingsError: the database cannot be used, or the key is wrong.
     """
     parsed = make_url(url)
-    address, on_start = (
-        parsed.render_as_string(hide_password=True),
-        "its tables are created or updated at the next start",
-    )
+    address = parsed.render_as_string(hide_password=True)
+    on_start = "its tables are created or updated at the next start"
     file = find_sqlite_file(parsed)
     if file is not None and not file.exists():
         engine_options(parsed, connections=1)  # raises an error for a wrong parameter
@@ -144,11 +142,8 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
             await opened.aclose()
     except StoreError as error:
         raise SettingsError(f"DATABASE_URL: {address}: {error}") from error
-    remedy = (
-        on_start
-        if opened.file is not None
-        else f"{format_count(len(missing), 'migration')} to apply: run `parley migrate`"
-    )
+    to_apply = f"{format_count(len(missing), 'migration')} to apply: run `parley migrate`"
+    remedy = on_start if opened.file is not None else to_apply
     return make_success(f"database: {address}" + (f"; {remedy}" if missing else ""))
 
 

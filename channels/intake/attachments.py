@@ -225,13 +225,8 @@ class AttachmentReader:
                     yield replace(file, omission_reason=ALREADY_GIVEN)
                     continue
                 count += 1
-                is_beyond = count > self._limits.max_files
-                reason = (
-                    f"I read at most {format_count(self._limits.max_files, 'file')} of earlier messages"
-                    if is_beyond
-                    else ""
-                )
-                yield replace(file, omission_reason=reason)
+                reason = f"I read at most {format_count(self._limits.max_files, 'file')} of earlier messages"
+                yield replace(file, omission_reason=reason if count > self._limits.max_files else "")
 
     def _combine(
         self,

@@ -169,6 +169,15 @@ async def test_forget_deletes_by_id_and_prints_the_counts(
     assert code == 1
     assert "nothing was deleted" in output
     (user,) = re.findall(r"^  (\w+)  .*ada.*$", output, re.M | re.I)
+    for command in ("turns --user ada", "sessions --user ADA"):
+        code, output = await operator.run(command)
+        assert (code, re.findall(r"^  (\w+)  .*ada.*$", output, re.M | re.I)) == (1, [user])
+    code, output = await operator.run("turns --user bob")
+    assert (code, output.strip()) == (1, "nothing is stored of a user with the id bob")
+    assert [turn["session"] for turn in await operator.run_json(f"turns --user {user}")] == [session["id"]]
+    assert await operator.run_json(f"turns --user {user} --state failed") == []
+    code, output = await operator.run("export ada")
+    assert (code, "`parley sessions` lists the stored ones" in output) == (1, True)
     code, output = await operator.run("forget --user bob --yes")
     assert (code, output.strip()) == (1, "nothing is stored of a user with the id bob, so nothing was deleted")
     assert (await operator.run_json("sessions")) == [session]

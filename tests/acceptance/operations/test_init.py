@@ -91,6 +91,13 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
     file.write_text(EXISTING_SETTINGS)
     file.chmod(0o644)
 
+    async with run_in_terminal(fork_server, tmp_path, "init", settings) as terminal:
+        await terminal.wait_for_text("[both]: ")
+        terminal.press_keys(CTRL_C)
+        await terminal.wait_for_text("Stopped. Nothing is saved; run `parley init` to continue.")
+        assert await terminal.wait_for_exit() == 130
+    assert file.read_text() == EXISTING_SETTINGS
+
     # current values are masked; a wrong answer is explained and not saved
     slack.scopes.discard("im:history")
     async with run_in_terminal(fork_server, tmp_path, "init", settings) as terminal:
@@ -196,9 +203,21 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
         await terminal.wait_for_text("ok   SLACK_SIGNING_SECRET is saved")
         await terminal.wait_for_text("MODEL [gemini-3.5-flash]: ")
         terminal.press_keys(CTRL_D)
+        await terminal.wait_for_text("Stopped. The answers so far are saved")
         assert await terminal.wait_for_exit() == 130
     written = f"SLACK_BOT_TOKEN={slack.bot_token}\nSLACK_SIGNING_SECRET={slack.signing_secret}\n"
     assert (tmp_path / ".env").read_text() == f"SLACK_MODE=http\n{written}"
+
+
+async def test_the_introduction_and_the_link_of_slack_fit_on_one_screen(
+    fork_server: ForkServer, settings: dict[str, str], tmp_path: Path
+) -> None:
+    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", settings) as terminal:
+        await terminal.wait_for_text("SLACK_BOT_TOKEN: ")
+        lines = terminal.screen.splitlines()
+    assert "https://api.slack.com/apps?new_app=1" in lines
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 24
 
 
 async def test_init_without_a_writable_file_or_terminal_prints_one_line(

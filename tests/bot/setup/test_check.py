@@ -1,7 +1,9 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bot.cli.main import cli
 from bot.settings import LOCAL_MODEL
 from bot.setup.check import run_checks
 from bot.setup.probes import CheckResult, CheckVerdict
@@ -79,6 +81,56 @@ async def test_check_notes_misspelt_settings_and_uncallable_tools(
     notes = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.NOTE]
     assert ".env: MODELL is no setting: did you mean MODEL?" in notes
     assert f"{LOCAL_MODEL} cannot call tools: parley never uses current_time; set MODEL to one that can" in notes
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("DAILY_SPENDING_LIMIT", "DAILY_SPENDING_LIMIT_USD"),
+        ("SPENDING_LIMT_PER_DAY", "DAILY_SPENDING_LIMIT_PER_USER_USD"),
+        ("RATE_LIMIT_USER", "RATE_LIMIT_PER_USER"),
+        ("APPROVER", "APPROVERS"),
+        ("SLACK_ALLOWED", "SLACK_ALLOW"),
+        ("RETENTION_DAY", "RETENTION_DAYS"),
+        ("METRIC_TOKEN", "METRICS_TOKEN"),
+        ("guild_ids", "DISCORD_GUILD_IDS"),
+    ],
+)
+@pytest.mark.parametrize("source", [".env", "environment"])
+async def test_check_fails_for_a_misspelt_limit(
+    monkeypatch: pytest.MonkeyPatch, source: str, name: str, setting: str
+) -> None:
+    monkeypatch.setenv("MODEL", LOCAL_MODEL)
+    if source == ".env":
+        Path(".env").write_text(f"{name}=5\n")
+    else:
+        monkeypatch.setenv(name, "5")
+    failures = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.FAIL]
+    assert failures == [f"{source}: {name} is no setting: did you mean {setting}?"]
+
+
+async def test_check_ignores_variables_of_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL", LOCAL_MODEL)
+    for name in ("USER", "HOST", "LANG", "BLOCK_SIZE", "GITHUB_RATE_LIMIT", "MODELL", "SLACK_TOKEN", "METRICS_PORT"):
+        monkeypatch.setenv(name, "5")
+    lines = [finding.line async for finding in run_checks()]
+    assert [line for line in lines if "is no setting" in line] == []
+
+
+async def test_check_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MODEL", LOCAL_MODEL)
+    lines = [finding.line async for finding in run_checks() if finding.line.startswith("database")]
+    assert [line.partition("; ")[2] for line in lines] == ["its tables are created or updated at the next start"]
+    assert [*tmp_path.iterdir()] == []
+    assert CliRunner().invoke(cli, ["status"]).exit_code == 1
+    assert [*tmp_path.iterdir()] == []
+
+
+async def test_check_names_a_folder_in_which_no_database_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL", LOCAL_MODEL)
+    monkeypatch.setenv("DATA_DIR", "/dev/null/data")
+    [line] = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.FAIL]
+    assert "/dev/null cannot be written to" in line
 
 
 @pytest.mark.usefixtures("latin_env_file")
