@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from benchmarks.replies.cell import Cell
+from docs.pictures.drawing import DARK_STYLE
 
 _WIDTH, _HEIGHT = 430, 300
 _LEFT, _TOP, _BOTTOM, _RIGHT = 62, 44, 40, 16
@@ -45,6 +46,7 @@ def plot(cells: Iterable[Cell], ending: str) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * _WIDTH} {top}" '
             'font-family="system-ui, sans-serif" font-size="12">',
+            DARK_STYLE,
             f'<rect width="{2 * _WIDTH}" height="{top}" fill="white"/>',
             *panels,
             "</svg>",

@@ -4,7 +4,6 @@ A test compares the files with the code.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +32,6 @@ from docs.pictures.drawing import (
     text,
 )
 from tests.fixtures.clock import FastLoop
-from tests.fixtures.import_graph import package_imports, reduce_transitively
 
 HERE = Path(__file__).parent
 
@@ -59,37 +57,6 @@ def draw_message_path() -> str:
         Arrow("surface", "platform"),
     ]
     return diagram(730, 250, nodes, arrows)
-
-
-#: Diagram of the packages: the height of a level, and the left edge and width of each column, in pixels.
-_LEVEL_HEIGHT = 62
-_COLUMNS = {"channels": (0, 690), "bot": (350, 560), "core": (630, 500), "chatrig": (1090, 130)}
-
-
-def draw_packages() -> str:
-    """Draw the packages and their imports, without imports that a longer path implies."""
-    edges = package_imports()
-    rows = defaultdict[tuple[int, str], list[str]](list)
-    for name in sorted(edges):
-        rows[_level(edges, name), name.partition("/")[0]].append(name)
-    height = _LEVEL_HEIGHT * (1 + max(level for level, _ in rows))
-    nodes = {
-        name: Node(left + width * (place + 1) / (len(names) + 1), height - _LEVEL_HEIGHT * (level + 0.4), name)
-        for (level, top), names in rows.items()
-        for left, width in [_COLUMNS[top]]
-        for place, name in enumerate(names)
-    }
-    arrows = [
-        Arrow(name, target)
-        for name, targets in sorted(reduce_transitively(edges).items())
-        for target in sorted(targets)
-    ]
-    return diagram(sum(_COLUMNS["chatrig"]), height + 10, nodes, arrows)
-
-
-def _level(edges: Mapping[str, set[str]], name: str) -> int:
-    """Return the number of packages on the longest import path."""
-    return max((1 + _level(edges, target) for target in edges[name]), default=0)
 
 
 #: Positions of the states of a turn, and bends of its transitions, in pixels.
@@ -230,7 +197,7 @@ def draw_rate_limit() -> str:
     """Draw six replies that share one rate limit, and the used and reserved calls."""
     sent, left, right, row_height, plot_height = simulate_edits(), 90.0, 30.0, 26.0, 150.0
     until, width = 50.0, 800.0
-    top = 60 + row_height * len(sent)
+    top = 76 + row_height * len(sent)
     base = top + plot_height
 
     def x(seconds: float) -> float:
@@ -287,7 +254,6 @@ def _sum_steps(steps: list[tuple[float, int]]) -> list[tuple[float, int]]:
 #: Functions that draw the diagrams, by file name.
 DIAGRAMS: Mapping[str, Callable[[], str]] = {
     "path-of-a-message.svg": draw_message_path,
-    "packages.svg": draw_packages,
     "turn-states.svg": draw_turn_states,
     "approval-states.svg": draw_approval_states,
     "reply-messages.svg": draw_reply_chunks,

@@ -1,4 +1,4 @@
-"""SVG nodes, arrows and labels of the diagrams, on a white background."""
+"""SVG nodes, arrows and labels of the diagrams, in light and dark colours."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,6 +7,36 @@ from html import escape
 
 INK, GREY, PALE, BACKGROUND = "#222", "#666", "#d6dbe3", "white"
 BLUE, RED, GREEN = "#0b6bcb", "#c4320a", "#0f7b4f"
+
+#: Colours on a dark page, by the colour on a light one.
+_DARK_COLOURS = {
+    BACKGROUND: "#0d1117",
+    INK: "#e6edf3",
+    GREY: "#9da7b3",
+    "#555": "#9da7b3",
+    PALE: "#3d444d",
+    "#ddd": "#3d444d",
+    BLUE: "#58a6ff",
+    RED: "#ff8a70",
+    GREEN: "#3fb950",
+    "#8a4fbe": "#bc8cff",
+    "#a16207": "#d9a441",
+    "#b0276e": "#f778ba",
+    "#eef3fb": "#16243a",
+    "#fbfcfe": "#161b22",
+}
+
+#: Style element that changes the colours of a picture's attributes on a dark page.
+DARK_STYLE = "\n".join(
+    [
+        "<style>@media (prefers-color-scheme: dark) {",
+        *(
+            f'[fill="{light}"] {{ fill: {dark} }} [stroke="{light}"] {{ stroke: {dark} }}'
+            for light, dark in _DARK_COLOURS.items()
+        ),
+        "}</style>",
+    ]
+)
 
 #: Approximate width of a label's character, and height of a line, in pixels.
 _CHARACTER_WIDTH, LINE_HEIGHT = 6.6, 17
@@ -87,6 +117,8 @@ class Arrow:
         path = f"M{x:.1f} {y:.1f}Q{control_x:.1f} {control_y:.1f} {to_x:.1f} {to_y:.1f}"
         label_x, label_y = (x + 2 * control_x + to_x) / 4, (y + 2 * control_y + to_y) / 4
         lines = self.label.split("\n")
+        if abs(y - to_y) < 1 and not self.bend:  # above the line, which may be short
+            label_y -= LINE_HEIGHT * len(lines) / 2 + 1
         words = [
             part
             for row, line in enumerate(lines)
@@ -111,7 +143,7 @@ def svg(width: float, height: float, parts: Sequence[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
     ground = f'<rect width="{width:g}" height="{height:g}" fill="{BACKGROUND}"/>'
     begin = f'{head} font-family="system-ui, sans-serif">'
-    return "\n".join([begin, f"<defs>{_ARROW_MARKER}</defs>", ground, *parts, "</svg>", ""])
+    return "\n".join([begin, DARK_STYLE, f"<defs>{_ARROW_MARKER}</defs>", ground, *parts, "</svg>", ""])
 
 
 def box(x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "none") -> str:
