@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from bot.settings.parsing import read_utf8
 from core.agents.config import AGENT_NAME_PATTERN, AGENT_NAME_RULE
 from core.errors import SettingsError
-from core.validation_errors import describe_invalid_value
+from core.observability.messages import describe_invalid_value
 
 #: Ids of Slack's and Discord's channels and servers, and direct messages.
 _PLACE_ID = re.compile(r"(?:[CGDTE][A-Z0-9]{5,}|\d{5,20}|(?:(?:slack|discord):)?dm)")

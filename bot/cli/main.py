@@ -28,7 +28,7 @@ class CommandGroup(TyperGroup):
         except typer.BadParameter as error:
             from pydantic import ValidationError
 
-            from core.validation_errors import describe_invalid_value
+            from core.observability.messages import describe_invalid_value
 
             if isinstance(error.__cause__, ValidationError):
                 default = getattr(error.param, "default", None)
@@ -138,7 +138,8 @@ def init(
     from bot.setup import check, wizard
 
     logs.configure_logging("ERROR")
-    wizard.run_wizard(platform)
+    if not wizard.run_wizard(platform):
+        raise typer.Exit(code=130)
     tables.print_heading("Checking all settings")
     is_well = asyncio.run(check.print_checks())
     first = "" if is_well else "fix the lines that begin with FAIL, in .env or with `parley init`, then "

@@ -22,9 +22,9 @@ from core.conversations.overview import get_overview
 from core.conversations.overview import list_sessions as load_sessions
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReport, TurnReports
-from core.counts import format_count
 from core.errors import ParleyError
 from core.inbox.store import InboxStore
+from core.observability.messages import format_count
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.lock import get_lock_holder

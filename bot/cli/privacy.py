@@ -11,8 +11,8 @@ import typer
 from bot import output as tables
 from bot import settings as configuration
 from bot.cli import database as stored
-from core.counts import format_count
 from core.errors import SettingsError, StoreError
+from core.observability.messages import format_count
 from core.privacy import export_attachments as exported
 from core.privacy.deletion import DeletionPreview, DeletionRequest, DeletionResult, DeletionService, wipe
 from core.privacy.export import ExportFormat, stream_export

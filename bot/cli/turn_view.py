@@ -7,7 +7,7 @@ from bot import output as tables
 from bot.monitoring.diagnostics import get_advice
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport
-from core.counts import format_count
+from core.observability.messages import format_count
 from core.usage.meter import ModelCall
 from core.usage.prices import format_dollars, format_exact_dollars
 

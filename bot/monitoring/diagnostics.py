@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from core.conversations.overview import Overview, WorkerOverview
 from core.conversations.turn_report import TurnReport
-from core.counts import format_count
+from core.observability.messages import format_count
 from core.usage.prices import format_dollars
 from core.usage.spending_limits import SpendingUsage
 

@@ -14,7 +14,7 @@ from pydantic_settings import NoDecode
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from core.validation_errors import describe_invalid_value
+from core.observability.messages import describe_invalid_value
 
 #: Prefixes of secrets that reveal nothing but their kind.
 SECRET_PREFIX = re.compile(r"xox[a-z]-|xapp-|sk-ant-|sk-|AIza")

@@ -16,11 +16,11 @@ from channels.discord.client import auth as discord_login
 from channels.discord.settings import DiscordSettings
 from channels.slack.client import auth as slack_login
 from channels.slack.settings import SlackSettings
-from core.counts import format_count
 from core.errors import ParleyError, SettingsError, StoreError
 from core.models.provider import Provider
 from core.models.provider_registry import PROBE_SECONDS, probe_model
 from core.models.vendors import find_full_name
+from core.observability.messages import format_count
 from core.privacy.vault import Vault
 from core.secret_redaction import describe_failure, redact_secrets
 from core.store.database import Database, find_sqlite_file

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from pathlib import Path
 
-import typer
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -70,15 +69,17 @@ class _AnswerResult(Enum):
     EARLIER_INVALID = auto()
 
 
-def run_wizard(platform: SetupPlatform | None) -> None:
+def run_wizard(platform: SetupPlatform | None) -> bool:
     """Ask for the required settings in the terminal, check them and write `.env`.
 
     Args:
         platform: platform to set up; None asks for it.
 
+    Returns:
+        False if the user stops, which is printed; the answers so far are saved.
+
     Raises:
         SettingsError: this is not a terminal, or `.env` cannot be read or written.
-        typer.Exit: the user stops; the answers so far are saved.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SettingsError("init needs a terminal: copy .env.example to .env, fill it in, and run `parley check`")
@@ -92,7 +93,8 @@ def run_wizard(platform: SetupPlatform | None) -> None:
         except (EOFError, KeyboardInterrupt):
             outcome = "The answers so far are saved" if wizard.has_saved else "Nothing is saved"
             tables.print_lines("", f"Stopped. {outcome}; run `parley init` to continue.")
-            raise typer.Exit(code=130) from None
+            return False
+    return True
 
 
 class _Wizard:

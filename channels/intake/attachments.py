@@ -17,10 +17,10 @@ from channels.intake.downloads import UnreadableFileError, too_large
 from channels.intake.encodings import read_legacy_text
 from channels.settings import AttachmentLimits
 from core.agents.run_record import FileRecord
-from core.counts import format_count
 from core.inbox_message import Attachment, InboxMessage, format_file_name, storable_text
 from core.models import media
 from core.models.provider import SupportedFiles
+from core.observability.messages import format_count
 from core.secret_redaction import format_error
 from core.sessions.prompt_text import PromptFile
 

@@ -22,9 +22,9 @@ from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
-from core.counts import format_count
 from core.identity import MAX_NAME_LENGTH, clean_name
 from core.inbox_message import ABOUT, InboxMessage, format_file_names, storable_text
+from core.observability.messages import format_count
 from core.secret_redaction import format_error
 from core.sessions.prompt_text import (
     LINE_PREFIX,

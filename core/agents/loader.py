@@ -276,13 +276,13 @@ def _describe_error(error: BaseException, agent: str) -> str:
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         return f"it needs the Python module `{cause.name}`, which is not installed: {_find_remedy(cause.name, agent)}"
     if isinstance(cause, SyntaxError) and cause.filename:
-        reason = redact_secrets(cause.msg.removesuffix(f" (detected at line {cause.lineno})"))
+        reason = _get_reason(cause.msg).removesuffix(f" (detected at line {cause.lineno})")
         return f"{Path(cause.filename).name}, line {cause.lineno}: {type(cause).__name__}: {reason}"
     if isinstance(cause, ParleyError):
         return str(cause)
     kind = type(cause).__name__
     if isinstance(cause, ImportError | NameError | AttributeError):
-        kind += f": {redact_secrets(str(cause))}"
+        kind += f": {_get_reason(str(cause))}"
     folder = find_agent_folder(agent)
     for frame in reversed(traceback.extract_tb(cause.__traceback__)):
         if folder is not None and folder in Path(frame.filename).parents:
@@ -290,6 +290,11 @@ def _describe_error(error: BaseException, agent: str) -> str:
     if isinstance(cause, ValueError):
         return f"ADK rejects it ({kind}): {_LAYOUT_HINT}"
     return f"it cannot be loaded ({kind}): {_LAYOUT_HINT}"
+
+
+def _get_reason(text: str) -> str:
+    """Return the text of an exception without secrets, and without the words that ADK's loader puts before it."""
+    return redact_secrets(re.sub(r"^Fail to load '[^']*' module\. ", "", text))
 
 
 def _find_remedy(module: str, agent: str) -> str:

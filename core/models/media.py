@@ -13,9 +13,9 @@ from mimetypes import guess_extension, guess_type
 import regex  # type: ignore[import-untyped]  # it comes without types
 from google.genai import types
 
-from core.counts import format_count
 from core.models.provider import NO_SUPPORTED_FILES, Media, ModelMessage, Part, SupportedFiles, Text, ToolResult
 from core.models.tool_calls import fence_code
+from core.observability.messages import format_count
 
 #: File signatures: offset, bytes, MIME type.
 _MAGIC_BYTES = (

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from core.counts import format_count
+from core.observability.messages import format_count
 from core.privacy.export_attachments import ExportedFile
 from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
 from core.secret_redaction import redact_json_secrets

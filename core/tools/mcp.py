@@ -22,8 +22,8 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from core.errors import SettingsError
+from core.observability.messages import describe_invalid_value
 from core.secret_redaction import add_secret
-from core.validation_errors import describe_invalid_value
 
 if TYPE_CHECKING:
     from google.adk.tools.mcp_tool import McpToolset

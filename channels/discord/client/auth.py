@@ -9,8 +9,8 @@ import discord
 
 from channels.discord.invite import invite_link
 from channels.discord.settings import DiscordSettings
-from core.counts import format_count
 from core.errors import SettingsError
+from core.observability.messages import format_count
 
 #: Seconds that a login may take, including the retries of discord.py.
 LOGIN_TIMEOUT_SECONDS = 40.0

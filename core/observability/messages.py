@@ -1,6 +1,6 @@
-"""Messages about values that pydantic refuses: what a value must be, and what it is.
+"""Texts of messages for people: counts with their nouns, and values that pydantic refuses.
 
-They have no text of pydantic, whose words are for programmers.
+No text is of pydantic, whose words are for programmers.
 """
 
 import json
@@ -94,3 +94,12 @@ def describe_invalid_value(
         return text  # it begins with the value, or with a part of it
     shown = redact_secrets(repr(value) if isinstance(value, str) else json.dumps(value, default=str))
     return f"{text} (it is {shown[:_MAX_VALUE_CHARS]}{'…' * (len(shown) > _MAX_VALUE_CHARS)})"
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 message` or `2,000 messages`.
+
+    Args:
+        noun: the singular; its plural ends in `s`.
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
