@@ -184,11 +184,7 @@ def usage(
     by: Annotated[SpendingDimension, typer.Option(help="Group by.")] = "user",
     since: Annotated[
         date | None,
-        typer.Option(
-            parser=parse_day,
-            metavar="DAY",
-            help="First day (UTC); default: the first of this month.",
-        ),
+        typer.Option(parser=parse_day, metavar="DAY", help="First day (UTC); default: the first of this month."),
     ] = None,
     until: Annotated[
         date | None, typer.Option(parser=parse_day, metavar="DAY", help="Last day (UTC); default: today.")

@@ -258,7 +258,7 @@ class MisspeltSetting:
 
     @property
     def is_protective(self) -> bool:
-        """Whether the setting limits or protects, so that the bot must not run without it."""
+        """True for a setting that limits or protects."""
         return _is_protective(self.setting)
 
 

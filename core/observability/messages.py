@@ -90,8 +90,9 @@ def describe_invalid_value(
         expected = _EXPECTED.get(kind) or rule or "in another form"
         text = f"it must be {expected}{f', such as {example:g}' if example and expected in _NUMBERS else ''}"
     value = fault["input"]
-    if value is None or text.startswith("'") or (value and text.startswith(str(value))):
-        return text  # it begins with the value, or with a part of it
+    begins_with_value = text.startswith(("'", f"{value} ")) and not text.startswith("it must ")
+    if value is None or begins_with_value:  # or with a part of it
+        return text
     shown = redact_secrets(repr(value) if isinstance(value, str) else json.dumps(value, default=str))
     return f"{text} (it is {shown[:_MAX_VALUE_CHARS]}{'…' * (len(shown) > _MAX_VALUE_CHARS)})"
 

@@ -78,6 +78,7 @@ def test_no_text_makes_a_setting_fail_with_words_of_a_library(name: str, value: 
             f"{DOLLARS_RULE} below 1,000,000, with at most 6 decimals",
         ),
         ("PORT", "70000", "it must be at most 65535"),
+        ("LOG_LEVEL", "it", "it must be DEBUG, INFO, WARNING or ERROR"),
         ("LOG_LEVEL", "loud", "it must be DEBUG, INFO, WARNING or ERROR"),
         ("FILE_MAX_COUNT", "x", "it must be a whole number, such as 5"),
     ],
