@@ -347,9 +347,5 @@ class _AttachmentBudget:
         if excerpt != text and max_tokens < _MIN_TOKENS:
             raise UnreadableFileError("the files are too large together")
         self._tokens -= media.count_tokens(excerpt)
-        note = (
-            ""
-            if excerpt == text
-            else f"\n[it is cut here: this is {len(excerpt)} of its {format_count(len(text), 'character')}]"
-        )
+        note = "" if excerpt == text else f"\n[it is cut here: this is {len(excerpt)} of its {len(text)} characters]"
         return f"{media.format_file(excerpt, file.name)}{note}"

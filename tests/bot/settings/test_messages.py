@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from bot.agents_file import AgentTable, read_agents
 from bot.cli.main import cli
+from bot.monitoring import logs
 from bot.settings import Settings, load_settings
 from core.errors import SettingsError
 from core.tools.mcp import McpConfig, load_servers
@@ -107,7 +108,10 @@ def list_values_of_options() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("arguments", [*list_values_of_options()], ids=" ".join)
-def test_a_message_about_an_option_has_its_value_and_no_words_of_a_library(arguments: list[str]) -> None:
+def test_a_message_about_an_option_has_its_value_and_no_words_of_a_library(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(logs, "configure_logging", lambda *_: None)  # pytest's handlers stay
     result = CliRunner().invoke(cli, arguments, env={"DATABASE_URL": "sqlite:///none.db"})
     output = re.sub(r"[\s│]+", " ", result.output)
     assert not LIBRARY_WORDS.search(output), output

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.main import cli
+from bot.monitoring import logs
 from bot.settings import LOCAL_MODEL
 from bot.setup.check import run_checks
 from bot.setup.env_file import EnvFile
@@ -125,6 +126,7 @@ async def test_check_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     lines = [finding.line async for finding in run_checks() if finding.line.startswith("database")]
     assert [line.partition("; ")[2] for line in lines] == ["its tables are created or updated at the next start"]
     assert os.listdir(tmp_path) == []
+    monkeypatch.setattr(logs, "configure_logging", lambda *_: None)  # pytest's handlers stay
     result = await asyncio.to_thread(CliRunner().invoke, cli, ["status"])
     assert "no such database yet" in str(result.exception)
     assert os.listdir(tmp_path) == []
