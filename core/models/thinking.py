@@ -45,6 +45,9 @@ _TICKS = regex.compile(r"\\.|(?P<ticks>`+)", regex.DOTALL)
 #: After so many closing marks in code, the text is about marks. It limits the time that one answer takes.
 _MAX_MARKS_IN_CODE = 20
 
+#: The most characters after a closing mark that may still end a code span around it.
+_MAX_SPAN_CHARACTERS = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Reclassified:
@@ -192,7 +195,7 @@ def _is_in_code(before: str, after: str, *, is_final: bool) -> bool | None:
             continue
         closing = regex.search(rf"(?<!`){ticks}(?!`)", text, pos=at)
         if closing is None:
-            is_undecided = not (is_final or others)
+            is_undecided = not (is_final or others or len(rest) > _MAX_SPAN_CHARACTERS)
         elif closing.start() > len(paragraph):
             return True
         else:
