@@ -1,7 +1,8 @@
 """Discord's half of the simulator's web page."""
 
+import re
 from collections.abc import Mapping
-from html import escape
+from html import escape, unescape
 from time import monotonic
 from typing import Any
 
@@ -24,6 +25,9 @@ _TYPING_ROUTE = "POST /channels/{channel}/typing"
 
 #: CSS classes by button style. Discord: "Button Styles".
 _BUTTON_STYLES = {1: "primary", 3: "success", 4: "danger", 5: "link"}
+
+_BLOCK_END = re.compile(r"</(?:p|pre|li|h\d|blockquote)>|<br ?/?>")
+_TAG = re.compile(r"<[^>]*>")
 
 _SYSTEM_TEXTS = {JOIN: "joined the server", PIN: "pinned a message to this channel"}
 
@@ -187,7 +191,7 @@ class DiscordPane:
         text = (
             "Original message was deleted"
             if replied.deleted
-            else shorten_text(replied.text, 90) or "Click to see attachment"
+            else shorten_text(_remove_markup(replied.content.text, names), 90) or "Click to see attachment"
         )
         return {"author": names.get(replied.author.id, replied.author.name), "text": text, "id": replied.id}
 
@@ -204,6 +208,11 @@ class DiscordPane:
             html = "".join([*parts, *(_render_embed(embed, names) for embed in content.embeds)])
             self._html_cache[message.id] = content, html
         return html
+
+
+def _remove_markup(text: str, names: Mapping[str, str]) -> str:
+    """Return Discord's Markdown as text without marks, with names in place of ids."""
+    return unescape(_TAG.sub("", _BLOCK_END.sub(" ", render_discord(text, names))))
 
 
 def _create_command_view(command: Mapping[str, Any]) -> dict[str, str]:

@@ -115,12 +115,13 @@ class SlackPane:
     ) -> Json:
         """Return a message outside threads as JSON, with `replies` if it has any.
 
-        Keys of `replies`: `count`, `authors` (the names of up to four) and `newest` (the newest reply as JSON).
+        Keys of `replies`: `count`, `authors` (up to four names, each with whether it is the bot) and `newest` (the
+        newest reply as JSON).
         """
         root = self._create_message_view(message, user_id, names)
         if replies:
             newest = self._create_message_view(replies[-1], user_id, names)
-            authors = dict.fromkeys(self._author_name(reply, names) for reply in replies)
+            authors = dict.fromkeys((self._author_name(m, names), m.bot_id == self._slack.bot_id) for m in replies)
             root["replies"] = {"count": len(replies), "authors": list(authors)[:4], "newest": newest}
         return root
 

@@ -28,7 +28,7 @@ export function renderMessage(platform, message, { sendAction, startEditing, ope
       "data-focus": id,
     },
     message.reference ? renderReference(message.reference) : null,
-    message.bot ? h("img", { class: "avatar bot", src: "/static/icon.svg", alt: "" }) : renderAvatar(message.author),
+    renderAuthorAvatar(message.author, message.bot),
     h(
       "div",
       { class: "body" },
@@ -62,6 +62,10 @@ function renderText(message) {
   const last = text.lastElementChild;
   if (message.edited) (last?.tagName === "P" || last?.tagName === "DIV" ? last : text).append(" ", h("span", { class: "edited" }, "(edited)"));
   return text;
+}
+
+function renderAuthorAvatar(name, isBot, size = "") {
+  return isBot ? h("img", { class: `avatar bot ${size}`, src: "/static/icon.svg", alt: "" }) : renderAvatar(name, size);
 }
 
 // Returns the avatar of a person: the first letter of the name, in one of six colours.
@@ -128,7 +132,7 @@ function renderReplies(platform, message, actions) {
     h(
       "button",
       { class: "open", type: "button", "data-focus": `${message.id} open`, onclick: () => actions.openThread(message) },
-      h("span", { class: "avatars", "aria-hidden": "true" }, authors.map((name) => renderAvatar(name, "small"))),
+      h("span", { class: "avatars", "aria-hidden": "true" }, authors.map(([name, isBot]) => renderAuthorAvatar(name, isBot, "small"))),
       h("b", {}, count === 1 ? "1 reply" : `${count} replies`),
       h("span", { class: "view-thread" }, "View thread ›"),
     ),
