@@ -11,10 +11,11 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: run tour help page-fonts test test-simulator lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
+# Without a model key, the simulator begins with the tour.
 run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the simulator. AGENT=DIR runs your own agent.
 	@.venv/bin/python -m bot run
 
-tour: .venv/ready $(WARM)  ## Take a scripted tour in the simulator; it needs no key.
+tour: .venv/ready $(WARM)  ## Start the simulator with the scripted tour, although there is a key or an agent.
 	@.venv/bin/python -m bot simulator --tour
 
 help:  ## List the targets.
@@ -141,7 +142,8 @@ $(WARM): | .venv/ready
 	-@PATH="$(dir $(abspath $(UV))):$$PATH" .venv/bin/python -m bot warm
 
 .venv/ready: pyproject.toml simulator/pyproject.toml uv.lock | $(UV)
-	$(UV) sync --python python3 --locked --all-extras --quiet
+	@echo "Installing Parley and its libraries into .venv:"
+	$(UV) sync --python python3 --locked --all-extras
 	@touch $@
 
 simulator/.venv/ready: simulator/pyproject.toml uv.lock | $(UV)
@@ -154,7 +156,7 @@ simulator/tests/clients/node_modules/.package-lock.json: simulator/tests/clients
 
 .uv/bin/uv:
 	python3 -m venv .uv
-	.uv/bin/python -m pip install --quiet uv
+	.uv/bin/python -m pip install --disable-pip-version-check uv
 
 # Only files that the targets above have made: no database, log or benchmark result.
 clean:  ## Delete installed and built files; data stays.
