@@ -15,7 +15,7 @@ from bot import output as tables
 from bot.monitoring import logs
 from bot.settings import Settings, find_misspelt_settings
 from core.agents.config import find_agent_folder
-from core.errors import SettingsError, ShutdownTimeoutError
+from core.errors import ParleyError, SettingsError, ShutdownTimeoutError
 
 #: Seconds that the threads of tools have to return when all else has ended.
 THREADS_TIMEOUT_SECONDS = 3.0
@@ -104,6 +104,10 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
         asyncio.run(main())
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        if log_file is not None and not isinstance(error, ParleyError):
+            tables.print_error(f"Stopped by an error, {type(error).__name__}: its lines are in {log_file}.")
+        raise
 
 
 def _restrict_access(folder: Path) -> None:

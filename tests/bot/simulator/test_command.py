@@ -1,12 +1,16 @@
+import asyncio
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from typer.testing import CliRunner
 
 from bot import settings as configuration
 from bot.cli import main
 from bot.cli import process as bot_process
 from bot.simulator import command as simulator
 from bot.simulator import model_keys, process
+from core.errors import SettingsError
 
 LOCAL = configuration.LOCAL_MODEL
 
@@ -73,3 +77,26 @@ def test_the_tour_uses_no_setting_of_the_operator(monkeypatch: pytest.MonkeyPatc
     assert tour.environment["DATA_DIR"] == str(Path("data").resolve())
     assert tour.folder is not None
     assert list(tour.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "99999"])
+def test_an_invalid_port_of_the_page_is_named(port: str) -> None:
+    result = CliRunner().invoke(main.cli, ["simulator", "--port", port])
+    assert result.exit_code == 2
+    assert "--port" in result.output
+
+
+async def test_a_port_that_cannot_be_served_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    start = web.TCPSite.start
+
+    async def refuse_port_81(site: web.TCPSite) -> None:
+        if site.name.endswith(":81"):
+            raise PermissionError(13, "Permission denied")
+        await start(site)
+
+    monkeypatch.setattr(web.TCPSite, "start", refuse_port_81)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path))
+    with pytest.raises(SettingsError, match=r"^--port 81: the page cannot be served there \(Permission denied\)$"):
+        await simulator.run_local_platforms(
+            configuration.load_settings(), asyncio.Event(), terminal=False, port=81, echo=print
+        )
