@@ -20,7 +20,7 @@ PANES = ("slack", "discord")
 PANE_WIDTH, WINDOW_WIDTH, WINDOW_HEIGHT, MARGIN = 470, 1200, 1000, 16
 
 _STYLE = f"""
-#inspector, #top, #tabs, #notices, #toasts, .typing, .state {{ display: none !important; }}
+#inspector, #top, #tabs, #toasts, .typing, .state {{ display: none !important; }}
 .sidebar {{ display: none !important; }}
 main {{ grid-template-columns: {PANE_WIDTH}px {PANE_WIDTH}px !important; }}
 """

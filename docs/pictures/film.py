@@ -2,8 +2,9 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from playwright.async_api import FloatRect, Page, expect
@@ -18,23 +19,23 @@ WIDTH, HEIGHT = 1200, 620
 #: Time between two frames.
 FRAME_INTERVAL_MILLISECONDS = 250
 
-#: Display times of a frame: while text streams (at most), after a step, and at the end.
-STREAM_SECONDS, STEP_SECONDS, END_SECONDS = 0.7, 2.5, 5.0
+#: Display times of a frame: at the start, while text streams (at most), after a step, and at the end.
+START_SECONDS, STREAM_SECONDS, STEP_SECONDS, END_SECONDS = 1.0, 0.7, 2.5, 5.0
 
-#: Maximum size of the picture.
-MAX_BYTES = 1_500_000
+#: Quality of the JPEG images, and maximum size of the picture.
+QUALITY, MAX_BYTES = 50, 600_000
 
 _STYLE = """
-#inspector, #top, #tabs, #notices, #toasts { display: none !important; }
+#inspector, #top, #tabs, #toasts, .toolbar { display: none !important; }
 main { grid-template-columns: 1fr 1fr !important; }
 """
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Picture of the page (JPEG), and its display time in seconds."""
+    """Pictures of the page's left and right half (JPEG), and their display time in seconds."""
 
-    image: bytes
+    halves: tuple[bytes, bytes]
     seconds: float
 
 
@@ -46,12 +47,15 @@ class Camera:
         self.frames: list[Frame] = []
 
     async def take(self, seconds: float) -> None:
-        clip = FloatRect(x=0, y=0, width=WIDTH, height=HEIGHT)
-        image = await self._page.screenshot(type="jpeg", quality=62, clip=clip, animations="disabled")
-        if self.frames and self.frames[-1].image == image:
-            self.frames[-1] = Frame(image, max(self.frames[-1].seconds, seconds))
+        halves = await self._take_half(0), await self._take_half(WIDTH / 2)
+        if self.frames and self.frames[-1].halves == halves:
+            self.frames[-1] = Frame(halves, max(self.frames[-1].seconds, seconds))
         else:
-            self.frames.append(Frame(image, seconds))
+            self.frames.append(Frame(halves, seconds))
+
+    async def _take_half(self, x: float) -> bytes:
+        clip = FloatRect(x=x, y=0, width=WIDTH / 2, height=HEIGHT)
+        return await self._page.screenshot(type="jpeg", quality=QUALITY, clip=clip, animations="disabled")
 
     async def follow(self, start_wait: Callable[[], asyncio.Future[None]]) -> None:
         """Take frames until a condition is met, and one after that.
@@ -76,6 +80,7 @@ async def main() -> None:
     ):
         for pane in ("slack", "discord"):
             await page.locator(f"#{pane} .place", has_text="general").click()
+            await expect(page.locator(f"#{pane} .welcome")).to_contain_text("#general")
         frames = await _play(page)
     svg = animate(frames)
     assert len(svg) < MAX_BYTES, f"{len(svg):,} bytes in {len(frames)} frames"
@@ -83,7 +88,7 @@ async def main() -> None:
 
 
 async def _play(page: Page) -> list[Frame]:
-    """Ask for a tool and an approval in Slack, and for a report in Discord.
+    """Ask for a refund in Slack and for a report in Discord at once, and approve the refund.
 
     Returns:
         The frames of the tour.
@@ -93,22 +98,17 @@ async def _play(page: Page) -> list[Frame]:
     def expect_text(pane: str, text: str) -> Callable[[], asyncio.Future[None]]:
         return lambda: asyncio.ensure_future(expect(page.locator(f"#{pane} .messages")).to_contain_text(text))
 
-    await _type(page, "slack", "@parley Where is order 1042?")
-    await camera.take(STEP_SECONDS)
+    await page.fill("#slack-line", "@parley Refund order 1042.")
+    await page.fill("#discord-line", "@parley How was this week?")
+    await camera.take(START_SECONDS)
+    await page.press("#discord-line", "Enter")
     await page.press("#slack-line", "Enter")
     await page.locator("#slack .replies .open").click()
     await page.mouse.move(0, 0)
-    await camera.follow(expect_text("slack", "Regenerate"))
-    await _type(page, "slack", "Please refund it.")
-    await page.press("#slack-line", "Enter")
     await camera.follow(expect_text("slack", "Deny"))
     await page.locator("#slack .button", has_text="Approve").click()
     await page.mouse.move(0, 0)
     await camera.follow(expect_text("slack", "Approved and done"))
-    await _type(page, "discord", "@parley How was this week?")
-    await camera.take(STEP_SECONDS)
-    await page.press("#discord-line", "Enter")
-    await camera.follow(expect_text("discord", "Open tasks"))
     await camera.follow(expect_text("discord", "Regenerate"))
     await (
         page.locator("#discord .messages", has_text="This week")
@@ -120,38 +120,51 @@ async def _play(page: Page) -> list[Frame]:
     return camera.frames
 
 
-async def _type(page: Page, pane: str, text: str) -> None:
-    await page.fill(f"#{pane}-line", text)
-
-
 def animate(frames: Sequence[Frame]) -> str:
     """Return an SVG that shows the frames in turn.
 
     With reduced motion it shows only the last one.
     """
-    total, shown_at = sum(frame.seconds for frame in frames), 0.0
-    style, layers = [], []
-    for number, frame in enumerate(frames):
-        start, end = (100 * at / total for at in (shown_at, shown_at + frame.seconds))
-        shown_at += frame.seconds
-        hidden = "0% { visibility: hidden; } " if number else ""
-        style.append(
-            f"@keyframes f{number} {{ {hidden}{start:.3f}% {{ visibility: visible; }} "
-            f"{end:.3f}%, 100% {{ visibility: hidden; }} }}"
+    total = sum(frame.seconds for frame in frames)
+    style, layers = [f".f {{ animation: {total:g}s step-end infinite; }}"], list[str]()
+    for half in (0, 1):
+        images = groupby(frames, lambda frame, half=half: frame.halves[half])  # type: ignore[misc]
+        _add_half(
+            ((image, sum(frame.seconds for frame in group)) for image, group in images), half, total, style, layers
         )
-        style.append(f".f{number} {{ animation-name: f{number}; }}")
-        data = base64.b64encode(frame.image).decode()
-        visibility = "" if number == len(frames) - 1 else ' visibility="hidden"'
-        size = f'width="{WIDTH}" height="{HEIGHT}"'
-        layers.append(f'<image class="f f{number}" {size}{visibility} href="data:image/jpeg;base64,{data}"/>')
-    animated = [f".f {{ animation: {total:g}s step-end infinite; }}", *style]
-    rules = "\n".join(animated)
+    rules = "\n".join(style)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">\n'
         f"<style>@media (prefers-reduced-motion: no-preference) {{\n{rules}\n}}</style>\n"
         + "\n".join(layers)
         + "\n</svg>\n"
     )
+
+
+def _add_half(
+    images: Iterable[tuple[bytes, float]], half: int, total: float, style: list[str], layers: list[str]
+) -> None:
+    """Add the rules and elements that show the images of one half in turn.
+
+    Args:
+        images: the images with their display times.
+        half: 0 for the left half, 1 for the right one.
+        total: display time of all images.
+    """
+    shown_at, place = 0.0, f'x="{half * WIDTH // 2}" width="{WIDTH // 2}" height="{HEIGHT}"'
+    for number, (image, seconds) in enumerate(images):
+        name = f"f{half}-{number}"
+        start, end = (100 * at / total for at in (shown_at, shown_at + seconds))
+        shown_at += seconds
+        hidden = "0% { visibility: hidden; } " if number else ""
+        style.append(
+            f"@keyframes {name} {{ {hidden}{start:.3f}% {{ visibility: visible; }} "
+            f"{end:.3f}%, 100% {{ visibility: hidden; }} }}"
+        )
+        style.append(f".{name} {{ animation-name: {name}; }}")
+        data = base64.b64encode(image).decode()
+        visibility = "" if shown_at >= total - 0.001 else ' visibility="hidden"'
+        layers.append(f'<image class="f {name}" {place}{visibility} href="data:image/jpeg;base64,{data}"/>')
 
 
 if __name__ == "__main__":
