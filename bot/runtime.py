@@ -13,9 +13,11 @@ from bot.agents import AgentSet, find_unusable_tools, make_agents, make_model_re
 from bot.settings import LOCAL_MODEL, Settings
 from bot.simulator.process import INSPECTOR_VARIABLE
 from core.agents.instructions import find_unknown_variables
+from core.agents.loader import list_llm_agents
 from core.agents.runtime import AgentRuntime, warm_up
 from core.concurrency.retry import retry_store
 from core.errors import SettingsError
+from core.models.adapter import ModelAdapter
 from core.models.tokens import TokenCounter
 from core.sessions.artifacts import ArtifactService
 from core.sessions.lifecycle import reassign_sessions
@@ -74,8 +76,12 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
         watching.append(inspector)
     agent_set = make_agents(settings, registry, ToolCallLog(database), watching)
     if page is not None:
-        for name in sorted(registry.replaced_models):
-            inspector.send_notice(f"{name} has no API key: {registry.default} answers in its place.")
+        models = [agent.canonical_model for app in agent_set.apps.values() for agent in list_llm_agents(app)]
+        inspector.send_models(
+            list(dict.fromkeys(model.model for model in models)),
+            uses_default=any(isinstance(model, ModelAdapter) and not model.is_fixed for model in models),
+            replaced=sorted(registry.replaced_models),
+        )
     await retry_store(
         lambda: reassign_sessions(database, agent_set.agents), operation="reassigning the sessions of removed agents"
     )

@@ -7,15 +7,23 @@ import sys
 import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bot.settings import Settings
+from bot.settings import LOCAL_MODEL, Settings
 from bot.simulator.model_keys import list_models
 from bot.simulator.process import INSPECTOR_VARIABLE, BotProcess, LaunchSettings
 from channels.slack import manifest
 from core.errors import ParleyError, SettingsError
+from core.models.vendors import can_call_tools
 from core.store import lock
+
+if TYPE_CHECKING:  # an extra
+    from chatrig.discord import DiscordSimulator
+    from chatrig.page import PageServer
+    from chatrig.slack import SlackSimulator
 
 #: Seconds that the bot may take to connect to both platforms.
 CONNECT_SECONDS = 600.0
@@ -44,18 +52,18 @@ async def run_local_platforms(
         terminal: whether to chat in the terminal, too; the page is then served, but no browser opens it.
         agent: folder or file of an agent, at whose changes the bot restarts; empty for no restarts. The bot runs the
             agent of its own settings (`AGENT`).
-        is_tour: whether the bot starts with the scripted tour's agent.
+        is_tour: whether the bot starts with the scripted tour's agent. It always does if a tiny local model would
+            answer for the built-in agent.
         port: port of the page; if it is in use, another one.
         echo: prints a line to the user.
 
     Raises:
-        SettingsError: the simulator is not installed.
+        SettingsError: the simulator is not installed, or the page cannot be served at the port.
         StoreError: another simulator uses the data folder, or the folder cannot be written to.
         ParleyError: in the terminal, the bot exited; the message has the reason and the path of the log.
     """
     try:
         from chatrig.discord import DiscordSimulator  # noqa: PLC0415 - an extra
-        from chatrig.managed_bot import describe_model  # noqa: PLC0415
         from chatrig.page import PageServer  # noqa: PLC0415
         from chatrig.slack import SlackSimulator  # noqa: PLC0415
         from chatrig.tour import create_tour_server  # noqa: PLC0415
@@ -65,10 +73,11 @@ async def run_local_platforms(
 
     log, database = settings.data_dir / "bot.log", settings.data_dir / "simulator.db"
     model = settings.simulator_model
+    has_own_agent = bool(settings.agent) or settings.agents_path is not None
     notices = ["This is the simulator: a local Slack and Discord with the real bot in both.", f"The bot's log: {log}"]
     async with AsyncExitStack() as stack:
         hint = "set another DATA_DIR for this one"
-        stack.enter_context(lock.hold_file_lock(settings.data_dir / "simulator", hint))
+        stack.enter_context(lock.hold_file_lock(log, hint))
         _remove_database(database)
         slack, discord = (
             await stack.enter_async_context(SlackSimulator()),
@@ -77,7 +86,7 @@ async def run_local_platforms(
         tour_server = await stack.enter_async_context(create_tour_server())
         slack.install(manifest.manifest(prompts=settings.prompts))
         page = PageServer(slack, discord)
-        await stack.enter_async_context(page.serve(port))
+        await _serve_page(page, port, stack)
         environment = {
             INSPECTOR_VARIABLE: page.inspector_address,
             "SLACK_API_URL": slack.api_url,
@@ -93,18 +102,13 @@ async def run_local_platforms(
             "PORT": "0",
             "SHUTDOWN_TIMEOUT_SECONDS": "2",  # the user who leaves does not wait for an answer
         }
-
-        async def ready() -> None:
-            await asyncio.gather(
-                slack.wait_until_connected(CONNECT_SECONDS), discord.wait_until_connected(CONNECT_SECONDS)
-            )
-
         bot = BotProcess(
             environment,
             log,
-            ready,
+            partial(_wait_until_ready, slack, discord, page),
             tour=_create_tour_launch(settings, environment, tour_server.base_url),
-            is_tour=is_tour,
+            find_agent_models=lambda: page.inspector.agent_models,
+            is_tour=is_tour or not (has_own_agent or can_call_tools(model)),
             model=model,
             models=list_models(settings),
             agent=agent,
@@ -123,16 +127,31 @@ async def run_local_platforms(
             ends.append(asyncio.create_task(chat, name="terminal"))
             ends.append(asyncio.create_task(bot.ended.wait(), name="bot"))
         else:
-            for notice in [*notices, *describe_model(bot)]:
+            for notice in notices:
                 echo(notice)
             echo(f"Open {page.address} (Ctrl-C ends it)")
             _open_browser(page.address)
             ends.append(asyncio.create_task(_report_exits(bot, log, echo), name="bot exits"))
+            ends.append(asyncio.create_task(_report_models(bot, echo), name="bot models"))
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
         if terminal and bot.ended.is_set():
             raise ParleyError(f"the bot exited: {bot.exit_reason}\nIts log: {log}")
+
+
+async def _serve_page(page: "PageServer", port: int, stack: AsyncExitStack) -> None:
+    try:
+        await stack.enter_async_context(page.serve(port))
+    except OSError as error:
+        raise SettingsError(f"--port {port}: the page cannot be served there ({error.strerror})") from error
+
+
+async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator", page: "PageServer") -> None:
+    """Wait until the bot has reported its models, and is connected to both platforms."""
+    while page.inspector.agent_models is None:
+        await page.inspector.wait_for_change()
+    await asyncio.gather(slack.wait_until_connected(CONNECT_SECONDS), discord.wait_until_connected(CONNECT_SECONDS))
 
 
 def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
@@ -152,7 +171,7 @@ def _create_tour_launch(settings: Settings, environment: Mapping[str, str], mode
     inherited = {name: value for name, value in os.environ.items() if name.lower() not in Settings.model_fields}
     defaults = {
         "AGENT": "bot.simulator.tour_agent",
-        "MODEL": TOUR_MODEL,
+        "MODEL": LOCAL_MODEL if find_spec("xllamacpp") else TOUR_MODEL,
         "OPENAI_BASE_URL": model_url,
         "SLACK_SUGGESTED_PROMPTS": "|".join(step.prompt for step in STEPS[:4]),
         "DATA_DIR": str(settings.data_dir.resolve()),
@@ -202,6 +221,19 @@ async def _report_exits(bot: BotProcess, log: Path, echo: PrintLine) -> None:
         await bot.ended.wait()
         bot.ended.clear()
         echo(f"The bot exited: {bot.exit_reason}\nIts log: {log}")
+
+
+async def _report_models(bot: BotProcess, echo: PrintLine) -> None:
+    """Print the models that answer whenever they differ from the printed ones, until cancelled."""
+    from chatrig.managed_bot import describe_model  # noqa: PLC0415 - an extra
+
+    printed = list[str]()
+    while True:
+        await bot.wait_for_change()
+        if bot.state == "running" and (lines := describe_model(bot)) != printed:
+            printed = lines
+            for line in lines:
+                echo(line)
 
 
 async def _restart_on_change(bot: BotProcess, agent: Path, echo: PrintLine) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
@@ -147,16 +147,17 @@ class InspectorPlugin(BasePlugin):
         failure = "the turns for the simulator's page cannot be read"
         await run_every(0, poll, failure=failure, retry_seconds=IDLE_POLL_SECONDS)
 
-    def send_notice(self, text: str) -> None:
-        """Queue a line of text that the page shows at its top."""
-        self._queue_update("notice", {"id": text})
+    def send_models(self, names: Sequence[str], *, uses_default: bool, replaced: Sequence[str]) -> None:
+        """Queue the models that answer: see `chatrig.managed_bot.AgentModels`."""
+        fields = {"names": names, "uses_default": uses_default, "replaced": replaced}
+        self._queue_update("agent_models", {"id": "", **fields})
 
     def _queue_update(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Queue an update for the page, unless it equals the last one of its kind and id.
 
         Args:
-            kind: `turn`, `tool_call`, `model_call` (with its prompt), `model_response` or `notice`.
-            fields: the fields of the turn, call or notice, with its `id`.
+            kind: `turn`, `tool_call`, `model_call` (with its prompt), `model_response` or `agent_models`.
+            fields: the fields of the turn, call or models, with an `id`.
         """
         update = json.dumps({kind: fields}, ensure_ascii=False, default=str)
         key = f"{kind} {fields['id']}"

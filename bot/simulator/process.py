@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from core.concurrency.tasks import run_in_background
 from core.errors import ParleyError
@@ -73,6 +73,7 @@ class BotProcess:
         ready: Callable[[], Awaitable[object]],
         *,
         tour: LaunchSettings,
+        find_agent_models: Callable[[], Any],
         is_tour: bool = False,
         model: str,
         models: Sequence[str],
@@ -85,6 +86,7 @@ class BotProcess:
             log_file: receives the output of the process.
             ready: waits until the bot is connected.
             tour: environment and folder of the tour's bot.
+            find_agent_models: returns the `chatrig.managed_bot.AgentModels` that the bot has reported; None before.
         """
         self.is_tour = is_tour
         self.state: ProcessState = "starting"
@@ -95,6 +97,7 @@ class BotProcess:
         self.ended = asyncio.Event()
         self._environment = environment
         self._tour = tour
+        self._find_agent_models = find_agent_models
         self._log = log_file
         self._ready = ready
         self._process: asyncio.subprocess.Process | None = None
@@ -104,20 +107,39 @@ class BotProcess:
 
     @property
     def lacks_key(self) -> bool:
-        """True if a tiny local model answers; False during the scripted tour (`is_tour`)."""
-        return not self.is_tour and not can_call_tools(self.model)
+        """True if a tiny local model answers, or a model without an API key is replaced.
+
+        During the tour, the user's own model counts.
+        """
+        if self.is_tour:
+            return not can_call_tools(self.model)
+        models = self.agent_models
+        return models is not None and (bool(models.replaced) or not all(map(can_call_tools, models.names)))
+
+    @property
+    def agent_models(self) -> Any:
+        """The `chatrig.managed_bot.AgentModels`; None until the bot has loaded its agents."""
+        return self._find_agent_models()
 
     @property
     def notices(self) -> list[str]:
         """Lines about the bot's model, for the top of the page and of the terminal.
 
-        There are lines during the tour, and for a model that cannot call tools.
+        There are lines during the tour, for a model that cannot call tools, and for a model without an API key.
         """
         if self.is_tour:
-            return ["Scripted tour: no model is asked."]
-        if self.lacks_key:
-            return [f"{self.model} is a tiny local model, often wrong: paste a key."]
-        return []
+            other = self._tour.environment["MODEL"]
+            hint = f" All else is answered by {other}, a tiny local model, often wrong."
+            return [f"The tour's steps are scripted.{'' if can_call_tools(other) else hint}"]
+        models = self.agent_models
+        if models is None:
+            return []
+        tiny = next((name for name in models.names if not can_call_tools(name)), "")
+        if models.replaced:
+            replaced, verb = ", ".join(models.replaced), "has" if len(models.replaced) == 1 else "have"
+            answering = f"{tiny} (tiny, often wrong)" if tiny else self.model
+            return [f"{replaced} {verb} no API key: {answering} answers instead."]
+        return [f"{tiny} is a tiny local model, often wrong: paste a key."] if tiny else []
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

@@ -1,22 +1,26 @@
-"""Agent of the scripted tour: support of a small shop, in plain ADK.
+"""Agent of the scripted tour: support of a small shop, in plain ADK, and a chat for all other messages.
 
-It has Parley's tool `make_file`. The shop is made up: `refund_order` only returns its arguments.
-
-Nothing here is special to the tour: the simulator runs it as `AGENT=bot.simulator.tour_agent`. Its model is the
-scripted server of `chatrig.tour`, which answers in place of a vendor.
+The shop's model is the scripted server of `chatrig.tour`, which answers in place of a vendor. It gets the messages of
+the tour's steps; the chat, with the model of the settings, gets the others. The shop is made up: `refund_order` only
+returns its arguments. It has Parley's tool `make_file`.
 """
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from google.adk.agents import LlmAgent
+from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events.event import Event
 from google.adk.tools import request_input
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from chatrig.tour import TOUR_MODEL, find_step
 from core.tools import idempotent, make_file
 
 #: Time that the shop's database takes, so that people can see the line of the tool.
@@ -25,9 +29,7 @@ LOOKUP_SECONDS = 1.0
 #: Chart of the week's revenue, with the numbers of `chatrig.tour`.
 CHART = Path(__file__).with_name("revenue.png")
 
-ORDERS = {
-    "1042": {"customer": "Mina Park", "item": "Harbour Blend, 2 bags", "total": "$42.00", "state": "delivered damaged"}
-}
+ORDERS = {"1042": {"customer": "Mina Park", "item": "Harbour Blend, 2 bags", "total": "$42.00", "state": "damaged"}}
 
 
 @idempotent
@@ -85,8 +87,9 @@ writer = LlmAgent(
     disallow_transfer_to_parent=True,  # the next message goes to the shop's agent again
 )
 
-root_agent = LlmAgent(
-    name="scripted_tour",
+shop = LlmAgent(
+    name="shop",
+    model=TOUR_MODEL,
     description="Shows what Parley does, with scripted answers.",
     instruction="You are the support of a small shop. Hand over to the writer for messages to customers.",
     tools=[
@@ -98,4 +101,27 @@ root_agent = LlmAgent(
         draw_chart,
     ],
     sub_agents=[writer],
+    disallow_transfer_to_parent=True,
 )
+
+chat = LlmAgent(
+    name="chat",
+    instruction="You are Parley, a helpful teammate in a chat.",
+    include_contents="none",  # the tiny local model reads the tour's answers for half a minute
+    disallow_transfer_to_parent=True,
+    disallow_transfer_to_peers=True,
+)
+
+
+class TourAgent(BaseAgent):
+    """Agent that runs `shop` for the message of a step, and `chat` for any other message."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        texts = [part.text or "" for part in (ctx.user_content and ctx.user_content.parts) or ()]
+        agent = chat if find_step("\n".join(texts)) is None else shop
+        async with aclosing(agent.run_async(ctx)) as events:
+            async for event in events:
+                yield event
+
+
+root_agent = TourAgent(name="scripted_tour", sub_agents=[shop, chat])

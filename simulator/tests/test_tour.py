@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import pytest
 
+from chatrig.client.platform import ClientMessage
 from chatrig.models import CallTool, ReceivedRequest, ReceivedToolResult, Say, ScriptedResponse
-from chatrig.tour import STEPS, TourStep, respond_to_tour
+from chatrig.tour import STEPS, TourState, TourStep, find_step, find_tour_state, respond_to_tour
 
 TASTING = {"host": "Ada", "guests": 8, "day": "Friday", "coffees": ["Decaf"], "note": None}
 
@@ -17,45 +18,39 @@ def get_text(response: ScriptedResponse) -> str:
     return response.text
 
 
-def find_step(text: str) -> TourStep:
-    response = respond_to_tour(replace(REQUEST, text=text))
-    return next(step for step in STEPS if remove_ids(step.respond(REQUEST)) == remove_ids(response))
-
-
-def remove_ids(response: ScriptedResponse) -> list[object]:
-    """Return the steps of a scripted answer, with tool names in place of tool calls."""
-    steps = response if isinstance(response, Sequence) else [response]
-    return [step.name if isinstance(step, CallTool) else step for step in steps]
-
-
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)
 def test_the_message_of_a_step_starts_it(step: TourStep) -> None:
-    assert find_step(step.prompt) is step
-    assert find_step(f"Ada: {step.prompt.upper()}") is step
+    quote = "⟦Earlier messages⟧\n> Grace: hello\n⟦End of the quote⟧\n\n"
+    for text in (step.prompt, f"Ada: {step.prompt.upper()}", f" @parley  {step.prompt}\n", f"{quote}{step.prompt}"):
+        assert find_step(text) is step
 
 
 @pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("hello", "Streaming"),
-        ("what about the package of 1042", "Tool"),
-        ("refund order 1042 please", "Approval"),
-        ("give me a report on the orders", "Report"),
-        ("replace the bags", "Choice"),
-        ("book a tasting for 20", "Form"),
-        ("export the table as a file", "File"),
-        ("draw the report as a picture", "Image"),
-        ("write a letter about order 1042", "Sub-agent"),
-        ("⟦Earlier messages⟧\n> Grace: refund it\n⟦End of the quote⟧\n\nwhere is my order?", "Tool"),
-    ],
+    "text",
+    ["hello", "Write a poem about orders.", "Refund order 1042. And hurry!", "How was this week for you?", "", ":"],
 )
-def test_similar_messages_start_a_step(text: str, title: str) -> None:
-    assert find_step(text).title == title
+def test_another_message_starts_no_step(text: str) -> None:
+    assert find_step(text) is None
+    assert "I only know its steps" in get_text(respond_to_tour(replace(REQUEST, text=text)))
 
 
-def test_each_answer_names_the_next_message() -> None:
+def test_the_first_step_shows_a_tool_a_table_and_an_approval() -> None:
+    request = replace(REQUEST, text=STEPS[0].prompt)
+    lookup = respond_to_tour(request)
+    assert isinstance(lookup, CallTool)
+    assert lookup.name == "find_order"
+    found = ReceivedToolResult("1", "find_order", {"order": "1042"})
+    answer = respond_to_tour(replace(request, tool_results=(found,)))
+    assert isinstance(answer, Sequence)
+    text, refund = answer
+    assert isinstance(text, Say)
+    assert "| Harbour Blend, 2 bags | $42.00 |" in text.text
+    assert isinstance(refund, CallTool)
+    assert refund.name == "refund_order"
+
+
+def test_each_answer_names_the_next_message_and_the_last_one_none() -> None:
     results = {
-        "Tool": ReceivedToolResult("1", "find_order", {"order": "1042"}),
         "Approval": ReceivedToolResult("2", "refund_order", {"refunded": "$42.00"}),
         "Choice": ReceivedToolResult("3", "get_user_choice", {"result": "Filter"}),
         "Form": ReceivedToolResult("4", "adk_request_input", {"result": TASTING}),
@@ -67,13 +62,52 @@ def test_each_answer_names_the_next_message() -> None:
         answer = get_text(respond_to_tour(replace(REQUEST, text=step.prompt, tool_results=found)))
         assert answer.endswith(f"**Next step:** write “{following.prompt}”")
     system = 'You are an agent. Your internal name is "writer".'
-    assert STEPS[0].prompt in get_text(respond_to_tour(replace(REQUEST, text=STEPS[-1].prompt, system=system)))
+    last = get_text(respond_to_tour(replace(REQUEST, text=STEPS[-1].prompt, system=system)))
+    assert last.endswith("run your own agent: `make run AGENT=FOLDER`.")
+    assert "Next step" not in last
 
 
 def test_a_denied_refund_is_reported_as_such() -> None:
     denied = ReceivedToolResult("1", "refund_order", {"error": "This tool call is rejected."})
-    request = replace(REQUEST, text="Please refund it.", tool_results=(denied,))
+    request = replace(REQUEST, text=STEPS[0].prompt, tool_results=(denied,))
     assert "nothing was refunded" in get_text(respond_to_tour(request))
+
+
+def say(text: str, *buttons: str, is_pending: bool = False) -> ClientMessage:
+    """Return a message of the bot, with buttons."""
+    return replace(ask(text), is_from_bot=True, buttons={label: label for label in buttons}, is_pending=is_pending)
+
+
+def ask(text: str) -> ClientMessage:
+    """Return a message of a user."""
+    return ClientMessage("1", "D1", "ada", False, 7.0, text, text)
+
+
+ANSWERED = [ask("Send a replacement."), say("Ground as: Filter.\nNext step: write “Plan a tasting.”", "Regenerate")]
+
+
+@pytest.mark.parametrize(
+    ("messages", "state"),
+    [
+        ([], TourState()),
+        ([ask("hello"), say("…", "Stop")], TourState()),
+        ([ask("@parley Send a replacement.")], TourState(open_step=1)),
+        ([ask("Send a replacement."), say("…", "Stop")], TourState(open_step=1)),
+        ([ask("Send a replacement."), say("", is_pending=True)], TourState(open_step=1)),
+        ([ask("Send a replacement."), say("Stopped", "Regenerate")], TourState()),
+        (
+            [ask("Send a replacement."), say("Which?", "Whole beans", "Filter"), ask("hm"), say("Well", "Regenerate")],
+            TourState(open_step=1, waits_for_user=True),
+        ),
+        ([say("Approve?", "Approve", "Deny")], TourState(open_step=0, waits_for_user=True)),
+        (ANSWERED, TourState(next_step=2, result_at=7.0)),
+        ([ANSWERED[0], say(ANSWERED[1].plain_text, "Stop")], TourState(open_step=1)),
+        ([*ANSWERED, ask("Plan a tasting.")], TourState(open_step=2, next_step=2, result_at=7.0)),
+        ([say("That was the tour. Paste a key", "Regenerate")], TourState(next_step=len(STEPS), result_at=7.0)),
+    ],
+)
+def test_a_step_is_open_until_its_result_appears(messages: list[ClientMessage], state: TourState) -> None:
+    assert find_tour_state(messages) == state
 
 
 def answer_question(tool: str, content: object, text: str = "Friday, please") -> str:

@@ -1,8 +1,25 @@
 """Interface between the simulator's user interfaces and the bot's process."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 BotState = Literal["starting", "running", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentModels:
+    """Models of the bot's agents, as the bot reports them once its agents are loaded.
+
+    Attributes:
+        names: the full names of the models that answer.
+        uses_default: whether the model that a user selects in the simulator answers for an agent.
+        replaced: the full names of the agents' models without an API key, for which that model answers.
+    """
+
+    names: Sequence[str]
+    uses_default: bool
+    replaced: Sequence[str] = ()
 
 
 class ManagedBot(Protocol):
@@ -17,6 +34,7 @@ class ManagedBot(Protocol):
         log_tail: the last lines of the bot's log at an unexpected exit; "" once a new process starts.
         model: the full name of the bot's model, such as `openai/gpt-5`.
         models: the full names of the models that a user can select.
+        agent_models: the models that answer; None until the bot has loaded its agents.
         agent: the folder of the agent that is reloaded on changes, or a file in it; "" for none.
         notices: lines about the model, for the top of the page and of the terminal.
     """
@@ -31,8 +49,11 @@ class ManagedBot(Protocol):
 
     @property
     def lacks_key(self) -> bool:
-        """True if the bot's model is the tiny local one, and the tour does not run."""
+        """True if a tiny local model answers, or a model without an API key is replaced."""
         ...
+
+    @property
+    def agent_models(self) -> AgentModels | None: ...
 
     @property
     def notices(self) -> list[str]: ...
@@ -85,5 +106,9 @@ class ManagedBot(Protocol):
 
 
 def describe_model(bot: ManagedBot) -> list[str]:
-    """Return the bot's `notices`, or a line with its model's name if there are none."""
-    return bot.notices or [f"Model: {bot.model}"]
+    """Return the bot's `notices`, or a line with the names of the models that answer.
+
+    The list is empty until the bot has loaded its agents.
+    """
+    names = bot.agent_models.names if bot.agent_models else ()
+    return bot.notices or ([f"Model: {', '.join(names)}"] if names else [])

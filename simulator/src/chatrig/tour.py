@@ -1,16 +1,17 @@
 """Scripted tour of the simulator: its steps, and the answers of its scripted model.
 
-Each step has a message that starts it, and also recognizes similar messages. An answer ends with the message of the
-next step. To add a step, add a `TourStep` before the last one, and its tool to the agent in
+Each step has one message that starts it; another model answers all other messages. The answer of a step ends with the
+message of the next one. To add a step, add a `TourStep` before the last one, and its tool to the agent in
 `bot/simulator/tour_agent.py`.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+from chatrig.client.platform import ClientMessage
 from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
 
 #: Full name of the tour's model, for `MODEL`.
@@ -24,6 +25,9 @@ _WRITER_NAME = 'internal name is "writer"'
 
 #: Messages around the user's own, which the bot quotes in the prompt.
 _QUOTE = re.compile("⟦.*⟧", re.DOTALL)
+
+#: Regular expression for the words before a step's message: the author's name, and a mention.
+_BEFORE = r"(?:[^:]{1,80}: )?(?:@\S+ )?"
 
 CSV = """\
 day,orders,refunds,revenue
@@ -84,33 +88,78 @@ class TourStep:
     Attributes:
         title: the feature that the step shows.
         prompt: the user's message that starts the step.
-        pattern: regular expression that is searched for in messages, to find their step; case does not matter. It
-            must match `prompt`, too.
         respond: returns the model's response for a request, with a tool call first where the step needs one.
-        tool: the tool after whose result the step continues, whatever the newest message is; "" for none.
+        tools: the tools after whose results the step continues, whatever the newest message is.
+        button: label of a button with which people decide or answer in the step; "" for none.
     """
 
     title: str
     prompt: str
-    pattern: str
     respond: Callable[[ReceivedRequest], ScriptedResponse]
-    tool: str = ""
+    tools: tuple[str, ...] = ()
+    button: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TourState:
+    """State of the tour in one channel, DM or thread.
+
+    Attributes:
+        open_step: index of the step that waits for the bot or for a user; None for none.
+        waits_for_user: whether a user must press a button before the step goes on.
+        next_step: index of the step after the newest result; None without a result. After the last step, it is the
+            number of steps.
+        result_at: seconds since the epoch at which the newest result was posted; 0.0 without one.
+    """
+
+    open_step: int | None = None
+    waits_for_user: bool = False
+    next_step: int | None = None
+    result_at: float = 0.0
+
+
+def find_step(text: str) -> TourStep | None:
+    """Return the step that a message starts; None for any other message.
+
+    Case and spaces do not matter. The author's name with a colon, a mention and quotes of other messages may precede
+    the message.
+    """
+    words = " ".join(_QUOTE.sub("", text).split()).casefold()
+    return next((step for step in STEPS if re.fullmatch(_BEFORE + re.escape(step.prompt.casefold()), words)), None)
+
+
+def find_tour_state(messages: Sequence[ClientMessage]) -> TourState:
+    """Return the state of the tour in the messages of one channel, DM or thread, oldest first."""
+    started: int | None = None
+    state = TourState()
+    for message in messages:
+        if not message.is_from_bot:
+            if (step := find_step(message.plain_text)) is not None:
+                started = STEPS.index(step)
+                state = replace(state, open_step=started)
+            continue
+        is_running = message.is_pending or "Stop" in message.buttons
+        asking = next((index for index, step in enumerate(STEPS) if step.button in message.buttons), None)
+        result = next((index for index, end in enumerate(_ENDS) if end in message.plain_text), None)
+        if result is not None and not is_running:
+            state = TourState(next_step=result + 1, result_at=message.sent_at)
+        elif not state.waits_for_user:
+            open_step = asking if asking is not None else started if is_running else None
+            state = replace(state, open_step=open_step, waits_for_user=asking is not None)
+    return state
 
 
 def respond_to_tour(request: ReceivedRequest) -> ScriptedResponse:
     """Return the model's response in the step of the tour to which a request belongs.
 
-    If the request ends with a result of a step's tool, it is that step. Otherwise it is the last step whose pattern
-    matches the user's newest text, or else the first step. A request of the sub-agent `writer` always gets the text
-    `LETTER`.
+    If the request ends with a result of a step's tool, it is that step. Otherwise it is the step of the user's newest
+    text; any other text gets the text `OTHER`. A request of the sub-agent `writer` always gets the text `LETTER`.
     """
     if _WRITER_NAME in request.system:
-        return _say(LETTER, STEPS[0])
-    text = _QUOTE.sub("", request.text)
-    past_steps = (step for step in STEPS if step.tool and _get_result(request, step.tool) is not None)
-    meant = (step for step in reversed(STEPS) if re.search(step.pattern, text, re.IGNORECASE))
-    step = next(past_steps, None) or next(meant, STEPS[0])
-    return step.respond(request)
+        return _stream(LETTER)
+    results = {result.name for result in request.tool_results}
+    step = next((step for step in STEPS if results.intersection(step.tools)), None) or find_step(request.text)
+    return step.respond(request) if step else _say(OTHER, STEPS[0])
 
 
 def create_tour_server() -> ScriptedOpenAI:
@@ -120,8 +169,11 @@ def create_tour_server() -> ScriptedOpenAI:
 
 def _say(text: str, next_step: TourStep) -> Say:
     """Return a streamed answer that ends with the message that starts the next step."""
-    full_text = f"{text.strip()}\n\n**Next step:** write “{next_step.prompt}”"
-    return Say(full_text, pieces=max(1, len(full_text) // PIECE_CHARACTERS), pace=PIECE_SECONDS)
+    return _stream(f"{text.strip()}\n\n**Next step:** write “{next_step.prompt}”")
+
+
+def _stream(text: str) -> Say:
+    return Say(text.strip(), pieces=max(1, len(text) // PIECE_CHARACTERS), pace=PIECE_SECONDS)
 
 
 def _call(tool: str, **arguments: object) -> CallTool:
@@ -140,24 +192,16 @@ def _get_result(request: ReceivedRequest, tool: str) -> object:
     return next((result.content for result in request.tool_results if result.name == tool), None)
 
 
-def _introduce(_: ReceivedRequest) -> ScriptedResponse:
-    return _say(INTRODUCTION, STEPS[1])
-
-
-def _find_order(request: ReceivedRequest) -> ScriptedResponse:
-    if _get_result(request, "find_order") is None:
-        return _call("find_order", order="1042")
-    return _say(ORDER, STEPS[2])
-
-
 def _refund(request: ReceivedRequest) -> ScriptedResponse:
+    if not request.tool_results:
+        return _call("find_order", order="1042")
     match _get_result(request, "refund_order"):
         case None:
-            return [Say("A refund needs an approval."), _call("refund_order", order="1042", amount="$42.00")]
+            return [_stream(ORDER), _call("refund_order", order="1042", amount="$42.00")]
         case {"refunded": amount}:
-            return _say(f"Approved and done: {amount} goes back to Mina Park.", STEPS[3])
+            return _say(f"Approved and done: {amount} goes back to Mina Park.", STEPS[1])
         case _:
-            return _say("Denied: nothing was refunded. You can ask again at any time.", STEPS[3])
+            return _say("Denied: nothing was refunded. You can ask again at any time.", STEPS[1])
 
 
 def _ask_grind(request: ReceivedRequest) -> ScriptedResponse:
@@ -165,9 +209,9 @@ def _ask_grind(request: ReceivedRequest) -> ScriptedResponse:
         case None:
             return [Say("How do they grind it?"), _call("get_user_choice", options=list(GRINDS))]
         case {"result": str(grind)}:
-            return _say(f"Two bags of Harbour Blend leave today, ground as: **{grind}**.", STEPS[4])
+            return _say(f"Two bags of Harbour Blend leave today, ground as: **{grind}**.", STEPS[2])
         case _:
-            return _say("Nothing was sent: nobody chose.", STEPS[4])
+            return _say("Nothing was sent: nobody chose.", STEPS[2])
 
 
 def _plan_tasting(request: ReceivedRequest) -> ScriptedResponse:
@@ -178,45 +222,48 @@ def _plan_tasting(request: ReceivedRequest) -> ScriptedResponse:
         case {"result": {"host": host, "guests": guests, "day": day, "coffees": coffees, "note": note}}:
             names = ", ".join(map(str, coffees or ())) or "whatever is fresh"
             note = f" Note: {note}" if note else ""
-            return _say(f"Booked: **{day}**, {guests} guests of {host}, with {names}.{note}", STEPS[5])
+            return _say(f"Booked: **{day}**, {guests} guests of {host}, with {names}.{note}", STEPS[3])
         case {"result": str(text)}:
-            return _say(f"Noted: {text}", STEPS[5])
+            return _say(f"Noted: {text}", STEPS[3])
         case _:
-            return _say("Nothing was booked: nobody answered.", STEPS[5])
+            return _say("Nothing was booked: nobody answered.", STEPS[3])
 
 
 def _report(_: ReceivedRequest) -> ScriptedResponse:
     tasks = "\n".join(f"{number}. {task}" for number, task in enumerate(TASKS, 1))
-    return _say(REPORT.format(sql=SQL, tasks=tasks), STEPS[6])
+    return _say(REPORT.format(sql=SQL, tasks=tasks), STEPS[4])
 
 
 def _make_file(request: ReceivedRequest) -> ScriptedResponse:
     if _get_result(request, "make_file") is None:
         return _call("make_file", name="week.csv", content=CSV)
-    return _say("The file is attached: five days, with orders, refunds and revenue.", STEPS[7])
+    return _say("The file is attached: five days, with orders, refunds and revenue.", STEPS[5])
 
 
 def _draw_chart(request: ReceivedRequest) -> ScriptedResponse:
     if _get_result(request, "draw_chart") is None:
         return _call("draw_chart", name="revenue.png")
-    return _say("The revenue of each day in dollars. Friday was the best one.", STEPS[8])
+    return _say("The revenue of each day in dollars. Friday was the best one.", STEPS[6])
 
 
 def _hand_over(_: ReceivedRequest) -> ScriptedResponse:
     return _call("transfer_to_agent", agent_name="writer")
 
 
-INTRODUCTION = """
-*Scripted tour: no model is asked.* I play the support of a small coffee shop. The bot around me is the real one: it \
-streams this text, as it does for any ADK agent.
+ORDER = """
+*Scripted tour: no model is asked.* I play the support of a small coffee shop. The bot around me is the real one.
 
-In eight more steps you see a tool, an approval, a choice, a form, a report with a table, a file, an image and a \
-second agent. Use *Stop*, *Regenerate*, an edit of your message or another channel at any time.
+The tool `find_order` has found order 1042 of Mina Park:
+
+| Item | Total | State |
+| :-- | --: | :-- |
+| Harbour Blend, 2 bags | $42.00 | damaged |
+
+The refund needs your approval.
 """
 
-ORDER = """
-Order 1042 of **Mina Park**: 2 bags of Harbour Blend for $42.00, *delivered damaged*. I looked that up with the tool \
-`find_order`; the inspector and `/why` show the call.
+OTHER = """
+*Scripted tour: no model is asked.* I only know its steps.
 """
 
 REPORT = """
@@ -251,19 +298,20 @@ I am *writer*, the second agent. Here is the message:
 on us.
 > Yours, Harbour Coffee
 
-That was the tour. Paste a key to talk with a real model, or run your own agent: `parley simulator --agent FOLDER`.
+That was the tour. Paste a key to talk with a real model, or run your own agent: `make run AGENT=FOLDER`.
 """
 
 TASTING_QUESTION = "What shall the tasting be like?"
 
 STEPS = (
-    TourStep("Streaming", "What can you show me?", "what can you", _introduce),
-    TourStep("Tool", "Where is order 1042?", r"\border|\bparcel|1042", _find_order),
-    TourStep("Approval", "Please refund it.", r"\brefund|money back|\bpay back", _refund, "refund_order"),
-    TourStep("Choice", "Send a replacement.", r"\breplace|\bnew bag|\bgrind", _ask_grind, "get_user_choice"),
-    TourStep("Form", "Plan a tasting.", r"\btasting|\bbook\b", _plan_tasting, "adk_request_input"),
-    TourStep("Report", "How was this week?", r"\bweek\b|\breport|\btable\b|\btasks?\b", _report),
-    TourStep("File", "Make a CSV file of it.", r"\bfile\b|\bcsv\b|\bexport\b|\bspreadsheet", _make_file),
-    TourStep("Image", "Draw a chart of it.", r"\bchart|\bdraw|\bplot\b|\bpicture|\bimage", _draw_chart),
-    TourStep("Sub-agent", "Write to the customer.", r"\bwrite|\bcustomer\b|\bletter\b|\bapolog", _hand_over),
+    TourStep("Approval", "Refund order 1042.", _refund, ("find_order", "refund_order"), "Approve"),
+    TourStep("Choice", "Send a replacement.", _ask_grind, ("get_user_choice",), GRINDS[0]),
+    TourStep("Form", "Plan a tasting.", _plan_tasting, ("adk_request_input",), "Answer"),
+    TourStep("Report", "How was this week?", _report),
+    TourStep("File", "Make a CSV file of it.", _make_file, ("make_file",)),
+    TourStep("Image", "Draw a chart of it.", _draw_chart, ("draw_chart",)),
+    TourStep("Sub-agent", "Write to the customer.", _hand_over),
 )
+
+#: Text at the end of the answer of each step.
+_ENDS = (*(f"write “{step.prompt}”" for step in STEPS[1:]), "That was the tour.")

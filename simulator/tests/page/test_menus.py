@@ -15,6 +15,7 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 
 from chatrig.discord import DiscordSimulator
+from chatrig.managed_bot import AgentModels
 from chatrig.page import PageServer
 from chatrig.slack import SlackSimulator
 from tests.discord.conftest import RecordingClient, create_intents, patch_addresses
@@ -38,6 +39,7 @@ class IdleBot:
     agent: str = ""
     lacks_key: bool = False
     models: list[str] = field(default_factory=list)
+    agent_models: AgentModels | None = None
     notices: list[str] = field(default_factory=list)
 
     async def wait_for_change(self) -> None:

@@ -12,7 +12,7 @@ from textual.widgets import Input, ListItem, ListView, Select
 from chatrig.client.discord import DiscordPlatform
 from chatrig.client.slack import SlackPlatform
 from chatrig.discord import DiscordSimulator
-from chatrig.managed_bot import ManagedBot
+from chatrig.managed_bot import AgentModels, ManagedBot
 from chatrig.slack import SlackMessage, SlackSimulator
 from chatrig.terminal.app import TerminalApp
 from chatrig.terminal.rows import MessageRow
@@ -95,7 +95,8 @@ class RestartableBot:
     def __init__(self) -> None:
         self.is_tour, self.state = False, "running"
         self.exit_reason = self.log_tail = self.agent = ""
-        self.model, self.models = "openai/own", ["openai/own"]
+        self.model, self.models = "openai/default", ["openai/default"]
+        self.agent_models = AgentModels(["openai/own"], uses_default=False)
         self.is_restarted = asyncio.Event()
 
     @property
@@ -120,7 +121,7 @@ async def test_the_tour_starts_and_ends_with_a_command(slack: SlackSimulator) ->
         await run_line(screen, "/tour")
         await wait_for_texts(screen, "Restarting the bot…")
         bot.is_restarted.set()
-        await wait_for_texts(screen, "The tour has begun. Write: What can you show me?", "no model is asked")
+        await wait_for_texts(screen, "The tour has begun. Write: Refund order 1042.", "no model is asked")
         await run_line(screen, "/tour end")
         await wait_for_texts(screen, "The bot is not running. AGENT=mine: there is no such")
 

@@ -157,13 +157,22 @@ async def test_without_tokens_the_simulator_answers_typed_messages(program: Make
         assert f"parley updated] Hello from the {number} model." in answer[-1]
 
 
+async def test_an_unexpected_error_of_the_simulator_is_printed(program: MakeProgram, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "bot.log").mkdir(parents=True)
+    code, output = await program({"DATA_DIR": str(data)}).run_command("run", stdin="")
+    assert code == 1
+    assert f"Stopped by an error, IsADirectoryError: its lines are in {data / 'simulator.log'}." in output
+    assert "bot.log" in (data / "simulator.log").read_text()
+
+
 async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program: MakeProgram) -> None:
     async with ScriptedOpenAI(["Back again."]) as model:
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "AGENT_NAME": "mine"}
         form_lines = (
             "Plan a tasting.\n/wait\n/press Answer\n/submit Ada; Guests: 50; Day: fri\n/submit Guests: 9\n/wait\n"
         )
-        typed = "/tour\nPlease refund it.\n/thread last\n/wait\n/press Approve\n/wait\n"
+        typed = "/tour\nRefund order 1042.\n/thread last\n/wait\n/press Approve\n/wait\n"
         typed += f"{form_lines}/dm\n/tour end\nhello\n"
         code, output = await program(settings).run_command("run", stdin=typed, within=100)
         assert len(model.requests) == 1  # the tour asks no model of the operator
@@ -171,13 +180,13 @@ async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program:
     tour_start, approval, refunded, form, refusal, booked, ended, answer = (
         output.index(text)
         for text in (
-            "[Slack] The tour has begun. Write: What can you show me?",
+            "[Slack] The tour has begun. Write: Refund order 1042.",
             "[ Approve ] [ Always allow here ] [ Deny ]",
             "Approved and done: $42.00 goes back to Mina Park.",
             "[Slack form of ada] Answer ⏎ What shall the tasting be like? ⏎ • Your name ⏎ • Guests = 8",
             "• Guests = 50 ⚠ Enter at most 20.",
             "Booked: **Friday**, 9 guests of Ada",
-            "[Slack] The tour has ended; openai/scripted answers.",
+            "[Slack] The tour has ended.\n[Slack] Model: openai/scripted",
             "parley updated] Back again.",
         )
     )
@@ -186,12 +195,12 @@ async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program:
 
 
 @pytest.mark.local_model
-async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
-    code, output = await Program(tmp_path, {}).run_command(
-        "run", stdin="What is the capital of South Korea?\n", within=120
-    )
+async def test_without_settings_a_local_model_answers_beside_the_tour(tmp_path: Path) -> None:
+    typed = "How was this week?\n/wait\nWhat is the capital of South Korea?\n"
+    code, output = await Program(tmp_path, {}).run_command("run", stdin=typed, within=120)
     assert code == 0, output
-    assert "local/smollm2-135m is a tiny local model, often wrong: paste a key" in output
+    assert "All else is answered by local/smollm2-135m, a tiny local model, often wrong." in output
+    assert "Friday" in output
     answer = output.splitlines()[-1].partition("parley updated] ")[2]
     assert len(answer) > 3, output
     assert "⚠️" not in answer

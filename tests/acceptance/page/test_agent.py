@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -38,7 +39,7 @@ async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{address}socket", headers={"Origin": address.removesuffix("/")}) as socket,
     ):
-        bot: dict[str, str] = {}
+        bot: dict[str, Any] = {}
 
         async def wait_until(is_so: Callable[[], bool]) -> None:
             async with asyncio.timeout(60):
@@ -53,6 +54,7 @@ async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
         await wait_until(lambda: bot["state"] == "running")
         assert f"The bot exited: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(lines)
         assert bot["lacks_key"]
+        assert bot["agent_models"] == {"names": ["local/smollm2-135m"], "uses_default": True, "replaced": []}
         assert any("agent.py changed" in line for line in lines)
 
 
@@ -77,6 +79,7 @@ async def test_each_simulator_has_a_new_database_and_its_own_data_dir(folder: Pa
     database.write_bytes(b"of the last start")
     async with run_simulator(str(folder)):
         assert not database.exists() or database.read_bytes() != b"of the last start"
-        with pytest.raises(StoreError, match=r"is in use by process .*DATA_DIR"):
+        with pytest.raises(StoreError, match=r"is in use by process .*DATA_DIR") as refusal:
             async with run_simulator(str(folder)):
                 pass
+        assert str(refusal.value).startswith(f"{folder.parent / 'bot.log'} ")

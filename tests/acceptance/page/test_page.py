@@ -92,10 +92,10 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
 async def test_commands_buttons_files_and_reactions_work(page: Page, simulator_page: SimulatorPage) -> None:
     simulator_page.answer = lambda request: f"Heard: {request.text}"
     await open_place(page, "discord", "general")
-    await post_message(page, "discord", "@parley once")
+    await post_message(page, "discord", "@parley **once**,\n& `twice`")
     answer = page.locator("#discord .message", has_text="Heard:").last
     await expect(answer).to_contain_text("once")
-    await expect(answer.locator(".reference")).to_contain_text("once")
+    await expect(answer.locator(".reference .excerpt")).to_have_text("@parley once, & twice")
     simulator_page.answer = lambda request: "Another answer."
     await answer.locator("button", has_text="Regenerate").click()
     await expect(page.locator("#discord .messages")).to_contain_text("Another answer.")
@@ -127,6 +127,7 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, simulator_p
     await expect(page.locator("#slack .chip")).to_contain_text("a.txt")
     await post_message(page, "slack", "@parley look")
     await expect(page.locator("#slack .replies .message")).to_contain_text("A file, I see.")
+    await expect(page.locator("#slack .replies .avatars img")).to_have_attribute("src", "/static/icon.svg")
     async with page.expect_download() as fetched:
         await page.click("#slack .file")
     assert (await (await fetched.value).path()).read_bytes() == b"hello"
@@ -178,6 +179,18 @@ async def test_a_selected_place_is_shown_before_the_server_answers(page: Page) -
     }"""
     assert await page.evaluate(click) == "#random"
     await expect(page.locator("#discord .welcome")).to_contain_text("#random")
+
+
+async def test_an_opened_place_shows_that_it_loads(page: Page) -> None:
+    click = """() => {
+        [...document.querySelectorAll("#discord .place")].find((one) => one.textContent.includes("ideas")).click();
+        return document.querySelector("#discord .conversation").innerText;
+    }"""
+    assert "Loading…" in await page.evaluate(click)
+    await expect(page.locator("#discord .welcome")).to_contain_text("No posts yet.")
+    await expect(page.locator("#discord .welcome")).not_to_contain_text("In a channel")
+    await expect(page.get_by_text("Loading…")).to_have_count(2)  # of both panes
+    await expect(page.get_by_text("Loading…").locator("visible=true")).to_have_count(0)
 
 
 async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, simulator_page: SimulatorPage) -> None:

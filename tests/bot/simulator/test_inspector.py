@@ -40,6 +40,6 @@ async def test_updates_go_on_after_a_failed_poll(
     monkeypatch.setattr(TurnReports, "list", fail_once)
     async with run_inspector_page(database, Prices()) as (plugin, received):
         await asyncio.wait_for(is_polled_again.wait(), 30)
-        plugin.send_notice("still here")
-        assert (await asyncio.wait_for(received.get(), 30))["notice"]["id"] == "still here"
+        plugin.send_models(["openai/a"], uses_default=True, replaced=[])
+        assert (await asyncio.wait_for(received.get(), 30))["agent_models"]["names"] == ["openai/a"]
     assert "the turns for the simulator's page cannot be read: StoreError" in caplog.text

@@ -1,15 +1,15 @@
 """Turns, model calls and tool calls that the bot sends to the page's inspector.
 
 The bot is another process. It connects a WebSocket to an address from its environment and sends JSON objects. Their
-keys are `turn`, `model_call`, `model_response`, `tool_call` and `notice`. Each value has an `id`; later values update
-earlier ones with that id. The `id` of a notice is its text. The page sends `{"model_delay": SECONDS}`, the delay of
-each model call.
+keys are `turn`, `model_call`, `model_response`, `tool_call` and `agent_models`. Each value has an `id`; later values
+update earlier ones with that id. The page sends `{"model_delay": SECONDS}`, the delay of each model call.
 """
 
 from collections.abc import Mapping
 from time import time
 from typing import Any
 
+from chatrig.managed_bot import AgentModels
 from chatrig.subscriptions import ChangePublisher
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ class InspectorStore(ChangePublisher[None]):
         turns: the newest `MAX_TURNS` turns by id, oldest first; each has the fields that the bot sent, and `states`
             (pairs of a state and its Unix time), `model_calls` and `tool_calls` by id.
         prompts: the requests of model calls by the id of the call.
-        notices: the bot's lines for the top of the page.
+        agent_models: the models of the bot's agents; None until the bot has sent them.
         model_delay: the delay of each model call that the user set, in seconds.
     """
 
@@ -35,26 +35,25 @@ class InspectorStore(ChangePublisher[None]):
         super().__init__()
         self.turns: dict[str, Json] = {}
         self.prompts: dict[str, Json] = {}
-        self.notices: list[str] = []
+        self.agent_models: AgentModels | None = None
         self.model_delay = 0.0
 
     def apply_updates(self, updates: Mapping[str, Json]) -> None:
         """Store the objects of one WebSocket message from the bot, and wake waiting tasks.
 
-        The fields of a known turn or call replace its former fields of the same names. Each notice is appended to
-        `notices`. The field `prompt` of a model call goes to `prompts`. Model and tool calls of an unknown turn are
-        ignored.
+        The fields of a known turn or call replace its former fields of the same names. The field `prompt` of a model
+        call goes to `prompts`. Model and tool calls of an unknown turn are ignored.
 
         Args:
             updates: the objects by kind: `turn`, `model_call` (one that begins), `model_response` (further fields of
-                the model call), `tool_call` or `notice`. Each has an `id`, which is the text of a notice. A turn also
-                has its `state`, a call the id of its `turn`.
+                the model call), `tool_call` or `agent_models`. Each has an `id`. A turn also has its `state`, a call
+                the id of its `turn`, and `agent_models` the attributes of `AgentModels`.
         """
         for kind, fields in updates.items():
             if kind == "turn":
                 self._update_turn(fields)
-            elif kind == "notice":
-                self.notices.append(fields["id"])
+            elif kind == "agent_models":
+                self.agent_models = AgentModels(fields["names"], fields["uses_default"], fields["replaced"])
             elif (turn := self.turns.get(fields["turn"])) is not None:
                 call = {key: value for key, value in fields.items() if key not in ("turn", "prompt")}
                 calls_by_id = turn["tool_calls" if kind == "tool_call" else "model_calls"]

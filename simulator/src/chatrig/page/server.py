@@ -176,8 +176,8 @@ class PageServer:
     async def _serve_inspector_socket(self, request: web.Request) -> web.StreamResponse:
         """Serve the WebSocket of the bot until it disconnects.
 
-        The bot sends turns and calls, which are stored in `inspector`, and receives the delay of model calls. Former
-        notices of the bot are deleted first.
+        The bot sends turns, calls and its models, which are stored in `inspector`, and receives the delay of model
+        calls. Its models are unknown again at the end.
         """
 
         async def send_model_delay() -> None:
@@ -188,7 +188,6 @@ class PageServer:
                     await socket.send_json({"model_delay": sent_delay})
                 await self.inspector.wait_for_change()
 
-        self.inspector.notices.clear()
         async with self._open_socket(request) as socket:
             sending = asyncio.create_task(send_model_delay(), name="model delay")
             try:
@@ -196,6 +195,7 @@ class PageServer:
                     if message.type is WSMsgType.TEXT:
                         self.inspector.apply_updates(message.json())
             finally:
+                self.inspector.agent_models = None
                 sending.cancel()
                 await asyncio.wait([sending])
         return socket

@@ -6,6 +6,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Any
 
 from aiohttp import web
@@ -17,7 +18,7 @@ from chatrig.page.calls import ApiCallList
 from chatrig.page.faults import FaultSwitches
 from chatrig.page.inspector import InspectorStore
 from chatrig.page.pane import PlatformPane, create_pane_view, find_message
-from chatrig.tour import STEPS
+from chatrig.tour import STEPS, TourState, find_tour_state
 
 Json = dict[str, Any]
 
@@ -50,6 +51,7 @@ class PageSession:
         for session in self._sessions.values():
             session.focus()
         self._sent_values: dict[str, str] = {}
+        self._tour_result = 0.0, 0  # the time of the newest result in the tour, and the step after it
         self._actions: dict[str, Callable[[Json], Awaitable[Any]]] = {
             "switch_user": self._switch_user,
             "open_place": self._open_place,
@@ -67,6 +69,7 @@ class PageSession:
             "set_model_delay": self._set_model_delay,
             "kill_bot": self._kill_bot,
             "restart_bot": self._restart_bot,
+            "take_step": self._take_step,
             "start_tour": self._start_tour,
             "end_tour": self._end_tour,
             "save_key": self._save_key,
@@ -138,10 +141,11 @@ class PageSession:
             "log": bot.log_tail,
             "model": bot.model,
             "models": bot.models,
+            "agent_models": asdict(bot.agent_models) if bot.agent_models else None,
             "agent": bot.agent,
-            "tour": [[step.title, step.prompt] for step in STEPS] if bot.is_tour else None,
+            "tour": self._create_tour_view() if bot.is_tour else None,
             "lacks_key": bot.lacks_key,
-            "notices": self._inspector.notices,
+            "notices": bot.notices,
             "model_delay": self._inspector.model_delay,
         }
         view: dict[str, Any] = {
@@ -152,6 +156,25 @@ class PageSession:
         for key, pane in self._panes.items():
             view |= create_pane_view(pane, self._sessions[key])
         return view | self._calls.create_view() | self._inspector.create_view()
+
+    def _create_tour_view(self) -> Json:
+        """Return the tour as JSON: its `steps` with title and message, and the `current` step.
+
+        The current step is the open one of each pane, or the step after the newest result that the user has seen.
+        """
+        states = {key: self._find_tour_state(session) for key, session in self._sessions.items()}
+        for state in states.values():
+            if state.next_step is not None and state.result_at >= self._tour_result[0]:
+                self._tour_result = state.result_at, state.next_step
+        current = {
+            key: self._tour_result[1] if state.open_step is None else state.open_step for key, state in states.items()
+        }
+        return {"steps": [[step.title, step.prompt] for step in STEPS], "current": current}
+
+    def _find_tour_state(self, session: ChatSession) -> TourState:
+        messages = session.platform.list_messages(session.place, session.user)
+        replies = ((message, message.newest_reply) for message in messages)
+        return find_tour_state([message for pair in replies for message in pair if message is not None])
 
     # Actions of the user
 
@@ -288,6 +311,25 @@ class PageSession:
 
     async def _restart_bot(self, action: Json) -> None:
         await self._bot.restart(str(action.get("model", "")).strip())
+
+    async def _take_step(self, action: Json) -> str:
+        """Post the message of a step of the tour, unless another step in the open place is not done.
+
+        Args:
+            action: an action's JSON, with the `platform` and the index of the `step`.
+
+        Returns:
+            A hint for the user if the message was not posted, else "".
+        """
+        pane, session = self._get_pane(action)
+        state, place = self._find_tour_state(session), session.place
+        if state.open_step is not None:
+            step = STEPS[state.open_step]
+            need = "press a button of" if state.waits_for_user else "wait for the answer of"
+            return f"First {need} “{step.title}”."
+        prompt = STEPS[action["step"]].prompt
+        text = prompt if place.is_dm or place.thread else f"@{pane.platform.bot_name} {prompt}"
+        return await self._post_message({"platform": action["platform"], "text": text})
 
     async def _start_tour(self, _: Json) -> None:
         await self._bot.start_tour()

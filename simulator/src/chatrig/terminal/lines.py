@@ -46,7 +46,7 @@ async def run_lines(
         quiet_time: the waiting times for replies; None for the defaults.
     """
     session = _LineSession(platforms, bot, out, quiet_time or QuietTime())
-    for notice in [*notices, *(describe_model(bot) if bot else ())]:
+    for notice in notices:
         session.write(notice)
     async with AsyncExitStack() as stack:
         changes = [await stack.enter_async_context(aclosing(platform.changes())) for platform in platforms]
@@ -135,13 +135,21 @@ class _LineSession:
     async def _wait_until_connected(self) -> None:
         """Before the first line to a platform, wait until the bot is connected to it.
 
-        After `CONNECT_TIMEOUT_SECONDS` without a connection, a line about this is printed.
+        After `CONNECT_TIMEOUT_SECONDS` without a connection, a line about this is printed. The first time, the models
+        that answer are printed.
         """
         platform = self._platform
         if platform.name not in self._checked_platforms:
             self._checked_platforms.add(platform.name)
             if not await platform.wait_until_connected(CONNECT_TIMEOUT_SECONDS):
                 self._write_notice(f"{platform.bot_name} is not connected and does not receive this message.")
+            elif (bot := self._sessions.bot) is not None and len(self._checked_platforms) == 1:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                        while bot.state == "starting":
+                            await bot.wait_for_change()
+                for notice in describe_model(bot):
+                    self.write(notice)
 
     async def _wait_until_written(self, message: ClientMessage) -> None:
         """Wait until a sent message is printed, for at most `ECHO_TIMEOUT_SECONDS`.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from chatrig.client.platform import ClientPlatform
 from chatrig.client.session import ChatSession
-from chatrig.managed_bot import ManagedBot
+from chatrig.managed_bot import ManagedBot, describe_model
 from chatrig.tour import STEPS
 
 HELP = """\
@@ -108,7 +108,7 @@ async def _switch_tour(bot: ManagedBot, *, starts: bool) -> str:
         return f"The bot is not running. {bot.exit_reason}".strip()
     if starts:
         return f"The tour has begun. Write: {STEPS[0].prompt} (/tour end ends it)"
-    return f"The tour has ended; {bot.model} answers."
+    return "\n".join(["The tour has ended.", *describe_model(bot)])
 
 
 def _platform_command(session: ChatSession) -> str:

@@ -1,4 +1,4 @@
-// The top bar: views, current user, model and bot state. The bot's errors and notices are below it.
+// The top bar: views, current user, model and bot state. The bot's errors, its model and the tour are below it.
 
 import { sendAction, store } from "./connection.js";
 import { askText } from "./dialog.js";
@@ -17,11 +17,11 @@ const getElement = (id) => document.getElementById(id);
 
 // The top bar and the lines below it.
 export class Header {
-  // `views` has the open view, opens another one and fills message boxes; `showToast` shows a text of the simulator.
+  // `views` has the open view and the active pane, opens another view and takes steps of the tour; `showToast` shows a text
+  // of the simulator.
   constructor(views, showToast) {
     this.views = views;
     this.showToast = showToast;
-    this.dismissedNotices = new Set();
     this.tabs = h("nav", { id: "tabs", "aria-label": "Views" });
     this.settings = h("div", { id: "settings" });
     this.settingsButton = h("button", { type: "button", class: "icon-button menu-button", "aria-label": "Settings", "aria-expanded": "false", "aria-controls": "settings", onclick: () => this.toggleSettings() });
@@ -70,21 +70,20 @@ export class Header {
     if (!me || !bot) return;
     this.inspectorButton.setAttribute("aria-pressed", String(this.views.isInspectorOpen));
     updateOnlyChild(this.settingsButton, me.name, (name) => h("span", { class: "menu-avatar" }, renderAvatar(name, "small"), renderIcon("more")));
-    updateOnlyChild(this.settings, [me, bot.state, bot.model, bot.models, bot.agent, bot.tour], () =>
+    updateOnlyChild(this.settings, [me, bot.state, bot.model, bot.models, bot.agent_models, bot.agent, Boolean(bot.tour)], () =>
       h(
         "div",
         { class: "settings" },
         this.renderPeople(me),
         bot.agent && !bot.tour ? h("span", { class: "agent", title: "This agent is reloaded when its files change" }, renderIcon("folder"), h("span", {}, bot.agent)) : null,
-        bot.tour ? null : this.renderModelSelect(bot),
+        bot.tour ? null : this.renderModels(bot),
         h("span", { class: `state ${bot.state}`, role: "status" }, h("i", { "aria-hidden": "true" }), BOT_STATES[bot.state]),
         h("button", { type: "button", class: "icon-button theme", "aria-label": "Switch theme", title: "Switch theme", "data-focus": "theme", onclick: toggleTheme }, renderIcon("theme")),
       ),
     );
     this.updateBotError(bot);
-    this.updateNotices(bot);
-    getElement("setup").hidden = false;
-    updateOnlyChild(getElement("setup"), [bot.tour, bot.lacks_key], () => renderSetupBar(bot, (action, parameters) => this.sendAction(action, parameters), this.views.fillMessageBox));
+    const currentStep = bot.tour?.current[this.views.activePane.key];
+    updateOnlyChild(getElement("setup"), [Boolean(bot.tour), currentStep, bot.lacks_key, bot.notices], () => renderSetupBar(bot, currentStep, (action, parameters) => this.sendAction(action, parameters), this.views.takeStep));
   }
 
   updateTabs(unreadCounts) {
@@ -96,6 +95,14 @@ export class Header {
   renderPeople(me) {
     const renderPerson = (name) => h("button", { type: "button", class: `person${name === me.name ? " current" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `user ${name}`, onclick: () => this.sendAction("switch_user", { name }) }, renderAvatar(name, "small"), name);
     return h("div", { class: "people", role: "group", "aria-label": "Act as" }, h("span", { class: "people-label", "aria-hidden": "true" }, "Act as"), me.people.map(renderPerson));
+  }
+
+  // Returns the names of the models that answer, with a menu for the model that the user can select.
+  renderModels(bot) {
+    if (!bot.agent_models) return null;
+    const { names, uses_default: usesDefault } = bot.agent_models;
+    const others = names.filter((name) => !usesDefault || name !== bot.model);
+    return [usesDefault ? this.renderModelSelect(bot) : null, others.length ? h("span", { class: "model" }, h("span", {}, usesDefault ? "and" : "Model"), h("span", { id: "fixed-models", title: "The agent names its model" }, others.join(", "))) : null];
   }
 
   renderModelSelect(bot) {
@@ -120,18 +127,6 @@ export class Header {
         h("div", { class: "error-text" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, reason), log ? h("details", { "data-details": "log" }, h("summary", { "data-focus": "log" }, "Log"), h("pre", { tabindex: "0" }, log)) : null),
         state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "restart", onclick: () => this.sendAction("restart_bot") }, "Start again"),
       ),
-    );
-  }
-
-  updateNotices(bot) {
-    const notices = bot.notices.filter((notice) => !this.dismissedNotices.has(notice));
-    getElement("notices").hidden = !notices.length;
-    const dismiss = (notice) => {
-      this.dismissedNotices.add(notice);
-      this.updateNotices(bot);
-    };
-    updateChildren(getElement("notices"), notices.map((notice) => ({ key: notice, value: notice })), (notice) =>
-      h("p", {}, h("span", {}, notice), h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => dismiss(notice) }, renderIcon("close"))),
     );
   }
 }

@@ -39,11 +39,16 @@ const views = {
     update();
     panes.find((pane) => pane.key === key)?.scrollToEnd(); // a hidden list has no height, so it could not be scrolled
   },
-  // Puts a text into the message box that was used last, or that of the only visible platform.
-  fillMessageBox(text) {
+  // The pane whose message box was used last, or the only visible one.
+  get activePane() {
     const visible = panes.filter((pane) => pane.element.checkVisibility());
-    if (!visible.length) views.open(lastUsedPane.key);
-    (visible.length && !visible.includes(lastUsedPane) ? visible[0] : lastUsedPane).fillMessageBox(text);
+    return visible.length && !visible.includes(lastUsedPane) ? visible[0] : lastUsedPane;
+  },
+  // Posts the message of a step of the tour in the active pane.
+  takeStep(step) {
+    const pane = views.activePane;
+    if (!pane.element.checkVisibility()) views.open(pane.key);
+    pane.takeStep(step);
   },
   toggleInspector() {
     isInspectorOpen = !isInspectorOpen;
@@ -65,6 +70,7 @@ function update() {
   header.update(Object.fromEntries(panes.map((pane) => [pane.key, pane.countUnread()])));
   for (const pane of panes) pane.update();
   inspector.update();
+  if (store.size) document.fonts.ready.then(() => document.body.classList.add("ready")); // another font would move texts
 }
 
 // Updates the page with the next frame, or after a click: an element that is replaced before the release gets no click.
@@ -90,7 +96,12 @@ async function switchUser() {
   }
 }
 
-for (const pane of panes) pane.element.addEventListener("focusin", () => (lastUsedPane = pane));
+for (const pane of panes) {
+  pane.element.addEventListener("focusin", () => {
+    lastUsedPane = pane;
+    if (!isUpdateScheduled) scheduleUpdate();
+  });
+}
 
 document.addEventListener("pointerdown", () => {
   clearTimeout(clickTimer);

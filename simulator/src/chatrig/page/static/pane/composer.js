@@ -54,12 +54,6 @@ export class Composer {
     this.textarea.focus();
   }
 
-  setText(text) {
-    this.textarea.value = text;
-    this.handleTextChange();
-    this.focus();
-  }
-
   // Stores the draft of the old place, and shows that of the new one.
   switchDraft(oldPlaceKey, placeKey) {
     this.drafts.set(oldPlaceKey, this.textarea.value);
@@ -77,7 +71,6 @@ export class Composer {
 
   async send() {
     const text = this.textarea.value;
-    this.pane.showHint("");
     if (this.editedMessage) {
       const { id } = this.editedMessage;
       this.editedMessage = null;

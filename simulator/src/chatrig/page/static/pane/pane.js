@@ -29,8 +29,10 @@ export class Pane {
     this.createElements();
   }
 
-  // Sends an action for this platform; shows the resulting notice or error as a hint, and returns it.
+  // Sends an action for this platform; shows the resulting notice or error as a hint in place of the former one, and
+  // returns it.
   async sendAction(action, parameters = {}) {
+    this.showHint("");
     const notice = await this.sendActionWithoutHint(action, parameters);
     if (notice) this.showHint(notice);
     return notice;
@@ -50,11 +52,12 @@ export class Pane {
     this.title = h("div", { class: "title" });
     this.list = h("div", { class: "messages", role: "log", "aria-live": "polite", "aria-label": `Messages in ${this.name}`, tabindex: "0" });
     this.empty = h("div", { class: "empty" });
+    this.loading = h("div", { class: "empty", role: "status", hidden: true }, h("p", {}, renderTypingDots(), "Loading…"));
     this.hint = h("div", { class: "hint", role: "status", hidden: true });
     this.typing = h("div", { class: "typing", "aria-live": "polite" });
     this.composer = new Composer(this);
     this.modal = h("div", { class: "modal-overlay", hidden: true });
-    const conversation = h("div", { class: "conversation" }, this.title, this.list, this.empty, this.hint, this.composer.form, this.typing);
+    const conversation = h("div", { class: "conversation" }, this.title, this.list, this.empty, this.loading, this.hint, this.composer.form, this.typing);
     this.element.append(this.sidebar.nav, conversation, this.modal);
 
     this.element.addEventListener("dragover", (event) => event.preventDefault());
@@ -148,10 +151,11 @@ export class Pane {
     if (place.thread) this.openPlace({ channel: place.channel, thread: null });
   }
 
-  // Puts a message into the message box, with a mention where the bot needs one.
-  fillMessageBox(text) {
-    const { is_dm: isDm, place, bot } = this.getSnapshot().state;
-    this.composer.setText(isDm || place.thread ? text : `@${bot} ${text}`);
+  // Posts the message of a step of the tour.
+  takeStep(step) {
+    this.scrollToEnd();
+    this.focus();
+    return this.sendAction("take_step", { step });
   }
 
   // Forgets the known places, which a new connection sends again.
@@ -228,14 +232,20 @@ export class Pane {
     }
     list.classList.toggle("is-thread", Boolean(state.place.thread));
     this.empty.hidden = items.length > 0 || Boolean(state.isLoading);
-    updateOnlyChild(this.empty, [state.place, state.suggested_prompts, state.is_dm, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.renderWelcome(state)));
+    this.loading.hidden = items.length > 0 || !state.isLoading;
+    const tour = store.get("bot")?.tour?.steps ?? [];
+    updateOnlyChild(this.empty, [state.place, state.suggested_prompts, state.is_dm, tour, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.renderWelcome(state, tour)));
     if (isNewPlace) this.scrollToEnd();
     else this.followEnd();
   }
 
-  renderWelcome(state) {
+  renderWelcome(state, tour) {
     const isDm = state.is_dm && !state.place.thread;
-    const suggestedPrompts = state.suggested_prompts.length ? state.suggested_prompts : isDm ? [{ title: "Say hello", message: "Hello! Who are you?" }] : [{ title: `@${state.bot} hello`, message: `@${state.bot} hello!` }];
+    const isForum = !isDm && !state.place.thread && state.thread_support === "all";
+    const mention = isDm ? "" : `@${state.bot} `;
+    const defaultPrompts = tour.length ? tour.slice(0, 4).map(([, prompt]) => ({ title: prompt, message: mention + prompt })) : [{ title: isDm ? "Say hello" : `${mention}hello`, message: isDm ? "Hello! Who are you?" : `${mention}hello!` }];
+    const suggestedPrompts = state.suggested_prompts.length ? state.suggested_prompts : defaultPrompts;
+    const channelHint = isForum ? `No posts yet. Write one below, and mention @${state.bot} in it to get an answer.` : `No messages yet. In a channel, mention @${state.bot} to get an answer.`;
     const postPrompt = ({ message: text }) => {
       this.sendAction("post_message", { text });
       this.focus();
@@ -245,7 +255,7 @@ export class Pane {
       { class: "welcome" },
       isDm ? h("img", { class: "big", src: "/static/icon.svg", alt: "" }) : h("div", { class: "big", "aria-hidden": "true" }, renderIcon("hash")),
       h("h3", {}, isDm ? `This is the beginning of your direct messages with ${state.bot}` : `Welcome to ${state.place.channel_name}`),
-      h("p", {}, isDm ? "Ask something below, and watch the answer stream in." : `No messages yet. In a channel, mention @${state.bot} to get an answer.`),
+      h("p", {}, isDm ? "Ask something below, and watch the answer stream in." : channelHint),
       h("div", { class: "prompts" }, suggestedPrompts.map((prompt) => h("button", { type: "button", class: "prompt", "data-focus": `prompt ${prompt.title}`, onclick: () => postPrompt(prompt) }, prompt.title))),
     );
   }

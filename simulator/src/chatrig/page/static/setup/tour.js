@@ -1,43 +1,34 @@
-// The bar below the header: offers the tour and a key, or lists the steps of the running tour.
+// The bar below the header: the model that answers, the steps of the running tour, and offers of the tour and a key.
 
 import { h } from "../dom.js";
 import { openKeyForm } from "./key.js";
 
-let nextStep = 0; // index of the step after the last selected one
-
-// Returns the bar. `sendAction` sends an action to the server; `fillMessageBox` puts a text into the message box that was
-// used last.
-export function renderSetupBar(bot, sendAction, fillMessageBox) {
-  if (bot.tour) return renderTourBar(bot, sendAction, fillMessageBox);
-  nextStep = 0;
+// Returns the bar. `currentStep` is the index of the tour's open or next step; `sendAction` sends an action to the server;
+// `takeStep` posts the message of a step.
+export function renderSetupBar(bot, currentStep, sendAction, takeStep) {
+  const hint = bot.tour ? "" : " See tools, approvals, questions, files and a second agent, without your model.";
   return h(
     "div",
     { class: "setup" },
-    h("p", {}, bot.lacks_key ? [h("b", {}, "Tiny local model, often wrong."), h("span", { class: "setup-hint" }, " Paste a key, or see everything without one: tools, approvals, questions, files and a second agent.")] : "See tools, approvals, questions, files and a second agent, without your model."),
-    h("div", { class: "setup-buttons" }, renderRestartButton("Take the tour", "primary", () => sendAction("start_tour")), bot.lacks_key ? h("button", { type: "button", class: "button plain", "data-focus": "key", onclick: openKeyForm }, "Paste a key…") : null),
-  );
-}
-
-function renderTourBar(bot, sendAction, fillMessageBox) {
-  return h(
-    "div",
-    { class: "setup" },
-    h("p", {}, h("b", {}, "Scripted tour: no model is asked."), h("span", { class: "setup-hint" }, " Each step puts its message into the message box; Enter sends it.")),
+    h("p", { role: "status" }, bot.notices.join(" "), h("span", { class: bot.notices.length ? "setup-hint" : "" }, hint)),
     h(
-      "ol",
-      { class: "setup-buttons", "aria-label": "Steps of the tour" },
-      bot.tour.map(([title, prompt], index) => h("li", {}, h("button", { type: "button", class: `button ${index === nextStep ? "primary" : "plain"}`, title: prompt, "data-focus": `step ${index}`, onclick: (event) => selectStep(event.currentTarget, index, prompt, fillMessageBox) }, `${index + 1}. ${title}`))),
+      "div",
+      { class: "setup-buttons" },
+      bot.tour ? renderSteps(bot.tour.steps, currentStep, takeStep) : renderRestartButton("Take the tour", "primary", () => sendAction("start_tour")),
+      bot.lacks_key ? h("button", { type: "button", class: "button plain", "data-focus": "key", onclick: openKeyForm }, "Paste a key…") : null,
+      bot.tour ? renderRestartButton("End the tour", "plain", () => sendAction("end_tour")) : null,
     ),
-    renderRestartButton("End the tour", "plain", () => sendAction("end_tour")),
   );
 }
 
-function selectStep(button, index, prompt, fillMessageBox) {
-  nextStep = index + 1;
-  const stepButtons = [...button.closest("ol").querySelectorAll("button")];
-  for (const [stepIndex, stepButton] of stepButtons.entries()) stepButton.className = `button ${stepIndex === nextStep ? "primary" : "plain"}`;
-  stepButtons[nextStep]?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  fillMessageBox(prompt);
+function renderSteps(steps, currentStep, takeStep) {
+  const renderStep = ([title, prompt], index) => {
+    const isCurrent = index === currentStep;
+    const item = h("li", {}, h("button", { type: "button", class: `button ${isCurrent ? "primary" : "plain"}`, "aria-current": isCurrent ? "step" : null, title: prompt, "data-focus": `step ${index}`, onclick: () => takeStep(index) }, `${index + 1}. ${title}`));
+    if (isCurrent) requestAnimationFrame(() => item.scrollIntoView({ block: "nearest", inline: "center" })); // on a phone, the steps scroll
+    return item;
+  };
+  return h("ol", { class: "setup-buttons", "aria-label": "Steps of the tour" }, steps.map(renderStep));
 }
 
 // Returns a button that is busy until the bot has restarted.
