@@ -23,7 +23,7 @@ FRAME_INTERVAL_MILLISECONDS = 250
 START_SECONDS, STREAM_SECONDS, STEP_SECONDS, END_SECONDS = 1.0, 0.7, 2.5, 5.0
 
 #: Quality of the JPEG images, and maximum size of the picture.
-QUALITY, MAX_BYTES = 50, 600_000
+QUALITY, MAX_BYTES = 45, 600_000
 
 _STYLE = """
 #inspector, #top, #tabs, #toasts, .toolbar { display: none !important; }
