@@ -29,7 +29,7 @@ LOOKUP_SECONDS = 1.0
 #: Chart of the week's revenue, with the numbers of `chatrig.tour`.
 CHART = Path(__file__).with_name("revenue.png")
 
-ORDERS = {"1042": {"customer": "Mina Park", "item": "Harbour Blend, 2 bags", "total": "$42.00", "state": "damaged"}}
+ORDERS = {"1042": {"customer": "Mina Park", "item": "Coffee, 2 bags", "total": "$42.00", "state": "damaged"}}
 
 
 @idempotent

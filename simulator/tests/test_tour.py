@@ -44,7 +44,7 @@ def test_the_first_step_shows_a_tool_a_table_and_an_approval() -> None:
     assert isinstance(answer, Sequence)
     text, refund = answer
     assert isinstance(text, Say)
-    assert "| Harbour Blend, 2 bags | $42.00 |" in text.text
+    assert "| Coffee, 2 bags | $42.00 |" in text.text
     assert isinstance(refund, CallTool)
     assert refund.name == "refund_order"
 

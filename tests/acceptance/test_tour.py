@@ -33,7 +33,7 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
         conversation = platform.start_dm("ada")
         introduction = await take_step(bot, platform, conversation, approval, "Approve")
         assert "Scripted tour: no model is asked" in introduction
-        assert "Harbour Blend, 2 bags" in introduction
+        assert "Coffee, 2 bags" in introduction
         assert any("Looking up order 1042" in version for reply in conversation.replies() for version in reply.versions)
         assert await conversation.press("Deny")
         await platform.wait_for(lambda: "nothing was refunded" in conversation.replies()[-1].text)

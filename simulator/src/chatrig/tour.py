@@ -257,7 +257,7 @@ The tool `find_order` has found order 1042 of Mina Park:
 
 | Item | Total | State |
 | :-- | --: | :-- |
-| Harbour Blend, 2 bags | $42.00 | damaged |
+| Coffee, 2 bags | $42.00 | damaged |
 
 The refund needs your approval.
 """

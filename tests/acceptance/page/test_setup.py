@@ -109,7 +109,7 @@ async def test_without_a_key_the_first_click_shows_a_tool_and_an_approval(page: 
     await expect(find_current_step(page)).to_have_text("1. Approval")
     slack = page.locator("#slack .messages")
     await take_step(page, "Approval", "slack", "Approve refund_order?")
-    await expect(slack.locator("td", has_text="Harbour Blend, 2 bags")).to_be_visible()
+    await expect(slack.locator("td", has_text="Coffee, 2 bags")).to_be_visible()
     await expect(page.locator(".inspector")).to_contain_text("Refund order 1042.")
 
 
