@@ -56,6 +56,14 @@ _RESPONSES: dict[str, ScriptedResponse] = {
 }
 
 
+#: The shop of the tour, with the model of the settings.
+SHOP = """
+from bot.simulator.tour_agent import shop
+
+root_agent = shop.clone({"model": ""})
+"""
+
+
 def respond(request: ReceivedRequest) -> ScriptedResponse:
     """Return the model's response to a prompt or to the result of a tool."""
     match {result.name: result.content for result in request.tool_results}:
@@ -77,13 +85,13 @@ async def main() -> None:
     """Write `chat-*.png`."""
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder), {"prices.toml": PRICES})
-        settings = {"AGENT": "bot.simulator.tour_agent", "PRICES_FILE": f"{folder}/prices.toml"}
+        settings = {"AGENT": "shop_of_tour", "PRICES_FILE": f"{folder}/prices.toml"}
         await _take_pictures(settings)
 
 
 async def _take_pictures(settings: Mapping[str, str]) -> None:
     async with (
-        run_scripted_simulator(respond, settings) as address,
+        run_scripted_simulator(respond, settings, {"shop_of_tour.py": SHOP}) as address,
         open_page(address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=_STYLE) as page,
     ):
         await _ask(page, "How do I undo my last commit, but keep the changes?", "Regenerate")
