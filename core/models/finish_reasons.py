@@ -6,8 +6,10 @@
 import re
 from collections.abc import Mapping
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
-from google.genai.types import FinishReason
+if TYPE_CHECKING:
+    from google.genai.types import FinishReason
 
 
 class Ending(Enum):
@@ -102,8 +104,10 @@ def get_ending(reason: str | None) -> Ending:
     return _ENDINGS.get(reason.lower().replace("-", "_"), Ending.UNCLEAR) if reason else Ending.COMPLETE
 
 
-def to_finish_reason(reason: str) -> FinishReason:
+def to_finish_reason(reason: str) -> "FinishReason":
     """Return the finish reason of another vendor as Gemini's, which ADK stores."""
+    from google.genai.types import FinishReason  # noqa: PLC0415 - the setup commands need no SDK
+
     match get_ending(reason):
         case Ending.COMPLETE:
             return FinishReason.STOP
@@ -114,7 +118,7 @@ def to_finish_reason(reason: str) -> FinishReason:
     return FinishReason.OTHER
 
 
-def add_ending_note(text: str, finish_reason: FinishReason | None) -> str:
+def add_ending_note(text: str, finish_reason: "FinishReason | None") -> str:
     """Return the text of an answer, with a note at its end unless the answer is complete.
 
     An open code fence or HTML comment is closed before the note.

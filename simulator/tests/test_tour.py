@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -41,7 +40,7 @@ def test_the_first_step_shows_a_tool_a_table_and_an_approval() -> None:
     assert lookup.name == "find_order"
     found = ReceivedToolResult("1", "find_order", {"order": "1042"})
     answer = respond_to_tour(replace(request, tool_results=(found,)))
-    assert isinstance(answer, Sequence)
+    assert isinstance(answer, list | tuple)
     text, refund = answer
     assert isinstance(text, Say)
     assert "| Coffee, 2 bags | $42.00 |" in text.text

@@ -124,9 +124,7 @@ async def refuse(platform: Platform, conversation: BotConversation, *labels: str
         await conversation.press(label, user="grace")
         await platform.wait_for(partial(has_private_messages, conversation, "grace", count))
     assert [reply.text for reply in conversation.replies()] == before
-    assert all("can't" in text for text in conversation.private_messages("grace")), conversation.private_messages(
-        "grace"
-    )
+    assert all(text.startswith("Only the author can") for text in conversation.private_messages("grace"))
 
 
 def is_posting_file(platform: Platform) -> bool:

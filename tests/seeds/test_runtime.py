@@ -9,6 +9,7 @@ from core.agents.events import StreamEvent
 from core.errors import ProviderRateLimitError
 from core.models.provider import Done, ProviderEvent, Text, ToolCall
 from core.tools.tool import Tool
+from core.usage.meter import Usage
 from tests.fixtures.conversation import Converse, ScriptedProvider, create_team_app
 
 CORRECTION = (
@@ -89,11 +90,12 @@ async def test_no_sub_agents_means_no_retry(converse: Converse) -> None:
 
 async def test_text_response_streaming(converse: Converse) -> None:
     """Text response streaming."""
-    conversation = await converse(ScriptedProvider([Text("Hello "), Text("world"), Done()]))
+    usage = Usage(input=1, output=2)
+    conversation = await converse(ScriptedProvider([Text("Hello "), Text("world"), Done(usage=usage)]))
     assert await conversation.events("Hi") == [
         StreamEvent("text_delta", text="Hello "),
         StreamEvent("text_delta", text="world"),
-        StreamEvent("done", text="Hello world"),
+        StreamEvent("done", text="Hello world", usage=usage),
     ]
 
 

@@ -71,8 +71,7 @@ async def test_no_session_is_started_when_none_is_left(
             starting = asyncio.create_task(bot.channel.start())
             await wait_until(
                 lambda: (
-                    "gateway failed: ParleyError: Discord allows this bot no new session for 1440 minutes\n"
-                    in caplog.text
+                    "gateway failed: ParleyError: Discord allows this bot no new session for 1440 min\n" in caplog.text
                 )
             )
             assert server.sessions == []
