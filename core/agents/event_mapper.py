@@ -93,9 +93,9 @@ class EventMapper:
         """Yield the stream events of the stored events of a run that resumes.
 
         A tool call that has ended yields one `tool_past` instead of its start and end. A call that waits for an
-        approval yields `tool_start` and `tool_wait`. A call without a response yields
-        `tool_start`, since ADK resumes with it. A long-running call without a response yields nothing. Texts and
-        files are yielded, and the state of this object changes, as by `map_event`.
+        approval yields `tool_start` and `tool_wait`; without its start in `stored`, only the latter. A call without a
+        response yields `tool_start`, since ADK resumes with it. A long-running call without a response yields nothing.
+        Texts and files are yielded, and the state of this object changes, as by `map_event`.
 
         Args:
             stored: the events that earlier attempts at the run stored, oldest first.
@@ -110,7 +110,8 @@ class EventMapper:
                 elif mapped.type == "tool_start":
                     calls[mapped.call_id] = mapped
                 elif mapped.type == "tool_wait":
-                    yield calls[mapped.call_id]
+                    if (start := calls.get(mapped.call_id)) is not None:
+                        yield start
                     yield mapped
                 elif mapped.type == "error":
                     failures[mapped.call_id] = mapped

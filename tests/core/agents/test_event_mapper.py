@@ -88,6 +88,16 @@ def test_a_truncated_answer_with_an_error_code_gets_a_note() -> None:
     assert map_events(final("Once upon").model_copy(update=cut))[-1].text == f"Once upon\n\n{CUT_OFF_NOTE}"
 
 
+def test_a_stored_call_that_waits_is_replayed_also_without_its_start() -> None:
+    call = types.Part(function_call=types.FunctionCall(id="c1", name="pay", args={}))
+    response = types.FunctionResponse(id="c1", name="pay", response={"error": "it needs a confirmation"})
+    waits = Event(author="bot", content=types.Content(role="user", parts=[types.Part(function_response=response)]))
+    waits.actions.requested_tool_confirmations["c1"] = ToolConfirmation()
+    start = Event(author="bot", content=types.Content(role="model", parts=[call]))
+    assert list_types(list(EventMapper().replay_events([start, waits]))) == ["tool_start", "tool_wait"]
+    assert list_types(list(EventMapper().replay_events([waits]))) == ["tool_wait"]
+
+
 def test_an_error_of_an_mcp_server_is_an_error_of_the_call() -> None:
     result = {"content": [{"type": "text", "text": "no such page"}], "isError": True}
     answer = types.Part(function_response=types.FunctionResponse(id="c1", name="look", response=result))
