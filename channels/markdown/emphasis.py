@@ -8,24 +8,10 @@ emphasis. For a platform that follows CommonMark, the punctuation is moved out o
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from channels.markdown.links import Link
+from channels.markdown.spans import InlineSpan
 
 _MARKS = "*_~"
-
-
-class Span(Protocol):
-    """Part of a paragraph that is moved as a whole, such as code, a link or an escaped character."""
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def end(self) -> int: ...
-
-    @property
-    def link(self) -> Link | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +68,7 @@ def _is_wide(character: str) -> bool:
     return unicodedata.east_asian_width(character) in "WFH"
 
 
-def move_marks(text: str, spans: Iterable[Span], refused: Iterable[RefusedEmphasis]) -> Iterator[TextEdit]:
+def move_marks(text: str, spans: Iterable[InlineSpan], refused: Iterable[RefusedEmphasis]) -> Iterator[TextEdit]:
     """Yield the edits that make emphasis of marks that CommonMark refuses.
 
     Punctuation and code at the end of the emphasis are moved out of it; of a link, the label becomes emphasis. If
@@ -113,7 +99,7 @@ def move_marks(text: str, spans: Iterable[Span], refused: Iterable[RefusedEmphas
                 yield from _edit_moved(text, span, pair.mark)
 
 
-def _edit_moved(text: str, span: Span, mark: str) -> Iterator[TextEdit]:
+def _edit_moved(text: str, span: InlineSpan, mark: str) -> Iterator[TextEdit]:
     """Yield the edits of a link or an address that is moved out of emphasis."""
     if span.link and not set(_MARKS) & set(span.link.label):
         start = text.index("[", span.start) + 1
@@ -124,7 +110,7 @@ def _edit_moved(text: str, span: Span, mark: str) -> Iterator[TextEdit]:
         yield TextEdit(span.end, span.end, ">")
 
 
-def _find_start(text: str, starts: Mapping[int, Span], first: int, last: int) -> int:
+def _find_start(text: str, starts: Mapping[int, InlineSpan], first: int, last: int) -> int:
     """Return the index after the sign, code or link at the start of emphasis; `last` if marks are there."""
     sign_end = last if text[first : first + 1] in _MARKS else first + 1
     at = starts[first].end if first in starts else sign_end
@@ -133,7 +119,7 @@ def _find_start(text: str, starts: Mapping[int, Span], first: int, last: int) ->
     return min(at, last)
 
 
-def find_end(text: str, ends: Mapping[int, Span], first: int, last: int) -> int:
+def find_end(text: str, ends: Mapping[int, InlineSpan], first: int, last: int) -> int:
     """Return the index of the punctuation, code or link at the end of emphasis; `first` if marks are there.
 
     Closing brackets stay in the emphasis if other punctuation follows them.

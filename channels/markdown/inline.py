@@ -15,6 +15,7 @@ from channels.markdown.emphasis import (
 )
 from channels.markdown.html import ENTITY, PAIRED_TAGS, TAG, opens_pair
 from channels.markdown.links import LINK, UNFINISHED_LINK, Link
+from channels.markdown.spans import InlineSpan
 from channels.markdown.spoilers import SPOILER
 
 _TOKEN = re.compile(
@@ -56,27 +57,6 @@ _MAX_TICKS = 2
 
 #: Most characters of marks that are carried over a split.
 _MAX_CARRIED_MARKS = 12
-
-
-@dataclass(frozen=True, slots=True)
-class InlineSpan:
-    """Part of a paragraph that no split may cut, such as code or a link.
-
-    The others are URLs, references (`[label][name]`), tokens (such as `<@U1>`), backslash escapes and literal
-    backticks.
-
-    Attributes:
-        start, end: the index in the paragraph of the span's first character, and the index after its last.
-        ticks: the opening backticks of code; empty for others.
-        link: the link or image; None for others.
-        is_closed: whether the code has closing backticks; True for others.
-    """
-
-    start: int
-    end: int
-    ticks: str = ""
-    link: Link | None = None
-    is_closed: bool = True
 
 
 @dataclass(slots=True)

@@ -17,8 +17,9 @@ from channels.markdown.emphasis import (
     move_marks,
 )
 from channels.markdown.html import convert_html
-from channels.markdown.inline import InlineParser, InlineSpan
+from channels.markdown.inline import InlineParser
 from channels.markdown.links import Link, show_target
+from channels.markdown.spans import InlineSpan
 from channels.markdown.spoilers import ESCAPED_SPOILER, SPOILER, UNFINISHED_SPOILER, break_spoilers
 
 #: An entity, or an address in angle brackets, at the end of a growing text: the next characters may change it.
