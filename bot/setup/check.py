@@ -29,8 +29,8 @@ async def run_checks() -> AsyncGenerator[CheckResult, None]:
     """Check the settings against their services in turn; yield the results.
 
     First comes a line for each name that `find_misspelt_settings` finds: a failure for a setting that limits or
-    protects, else a note. If `load_settings` fails, a failure per
-    fault follows, and no service is asked. Otherwise the results of each service follow as soon as its check ends.
+    protects, else a note. If `load_settings` fails, a failure per fault follows, and no service is asked. Otherwise the
+    results of each service follow as soon as its check ends.
     """
     for misspelt in configuration.find_misspelt_settings():
         yield CheckResult(CheckVerdict.FAIL if misspelt.is_protective else CheckVerdict.NOTE, str(misspelt))

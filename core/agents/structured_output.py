@@ -39,9 +39,11 @@ def remove_text_around_output(agent: object, response: LlmResponse) -> None:
     if agent.mode == "task":  # ADK: its texts are for the user, and a tool call has the output
         return
     parts = response.content.parts or []
+    if any(part.function_call for part in parts):
+        return
     texts = [part for part in parts if part.text and not part.thought]
     found = find_json("".join(part.text or "" for part in texts), agent.output_schema)
-    if found is not None and not any(part.function_call for part in parts):
+    if found is not None:
         texts[0].text = found
         others = set(map(id, texts[1:]))
         response.content.parts = [part for part in parts if id(part) not in others]

@@ -130,16 +130,10 @@ class RunningCall:
 
         They are 0. Counts of the server stay as they are.
         """
-        has_output = self.usage.output or self.usage.thinking
-        if self.usage.input and has_output:
-            return
-        estimate = self.estimate()
-        self.usage = replace(
-            self.usage,
-            input=self.usage.input or estimate.input,
-            output=self.usage.output if has_output else estimate.output,
-            thinking=self.usage.thinking if has_output else estimate.thinking,
-        )
+        if not (self.usage.output or self.usage.thinking):
+            self.estimate_missing()
+        elif not self.usage.input:
+            self.usage = replace(self.usage, input=self.estimate().input)
 
     def estimate_missing(self) -> None:
         """Fill in token counts that the vendor has not sent, by the estimate.

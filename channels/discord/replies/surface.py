@@ -43,7 +43,6 @@ T = TypeVar("T")
 #: to this limit. The reserve is for the longest status line of a tool, and the time since the last output.
 LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=LINE_SIZE + 20, dialect=DiscordMarkdown())
 
-
 #: Discord's codes for a deleted message, and for a deleted channel.
 DELETED_CODES = {"10008", "10003"}
 

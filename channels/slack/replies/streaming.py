@@ -337,11 +337,12 @@ class StreamSurface(SlackSurface):
             if appended is not None:
                 return appended
         self._stream = None
-        if not (continues and piece.is_complete and await self._finish(stream, piece)):
+        cards, chunks = stream.cards.update(piece.plan, is_silent=False)
+        if not (continues and piece.is_complete and await self._finish(stream, piece, chunks)):
             await self._stop_stream(stream.ts)
             if continues or not piece.is_complete:  # else only the end of the text moved to the next message
                 self._stop_streaming()
-        elif stream.cards.update(piece.plan, is_silent=False)[0].is_final:
+        elif cards.is_final:
             self._shown[message_id] = piece.content
         else:  # the text is complete: the edit that removes the cards may wait for other replies
             piece = _as_progress(piece)
@@ -379,15 +380,17 @@ class StreamSurface(SlackSurface):
         self._stream = self._release_unneeded_edit(replace(stream, text=stream.text + new, cards=cards, size=size))
         return EditOutcome.DONE
 
-    async def _finish(self, stream: ReplyStream, piece: PlannedMessage) -> bool:
+    async def _finish(self, stream: ReplyStream, piece: PlannedMessage, cards: Sequence[Mapping[str, Any]]) -> bool:
         """Stop a stream, and add the rest of the message's text and its buttons.
+
+        Args:
+            cards: the stream chunks that show the last changes of the task cards.
 
         Returns:
             True if Slack has confirmed the call. If not, the stream may still be open, and the message needs an edit.
                 No call is made if the rest exceeds the stream's limits of size and time.
         """
         priority = piece.plan.priority if piece.plan.priority in FINAL_PRIORITIES else Priority.PROGRESS
-        _, cards = stream.cards.update(piece.plan, is_silent=False)
         rest = [*cards, *_text_chunks(piece.chunk.text[len(stream.text) :])]
         if not stream.can_send(rest):
             return False
