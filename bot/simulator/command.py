@@ -148,9 +148,14 @@ async def _serve_page(page: "PageServer", port: int, stack: AsyncExitStack) -> N
 
 
 async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator", page: "PageServer") -> None:
-    """Wait until the bot has reported its models, and is connected to both platforms."""
-    while page.inspector.agent_models is None:
-        await page.inspector.wait_for_change()
+    """Wait until the bot has reported its models, and is connected to both platforms.
+
+    Raises:
+        TimeoutError: that takes more than `CONNECT_SECONDS`.
+    """
+    async with asyncio.timeout(CONNECT_SECONDS):
+        while page.inspector.agent_models is None:
+            await page.inspector.wait_for_change()
     await asyncio.gather(slack.wait_until_connected(CONNECT_SECONDS), discord.wait_until_connected(CONNECT_SECONDS))
 
 
