@@ -66,7 +66,7 @@ async def export_traces() -> AsyncIterator[None]:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult  # noqa: PLC0415
     except ImportError:
-        log.warning("OTEL_EXPORTER_OTLP_ENDPOINT: traces need the extra otel: `uv sync --extra otel`")
+        log.warning('OTEL_EXPORTER_OTLP_ENDPOINT: traces need the extra otel: `uv add "parley[otel]"`')
         yield
         return
 

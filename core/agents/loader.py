@@ -26,6 +26,7 @@ from google.adk.tools.preload_memory_tool import PreloadMemoryTool
 from google.adk.workflow import BaseNode
 
 from core.agents.config import find_agent_folder
+from core.agents.requirements import describe_installation
 from core.errors import ParleyError, SettingsError
 from core.secret_redaction import redact_secrets
 from core.tools.mcp import McpServer
@@ -306,7 +307,7 @@ def _find_remedy(module: str, agent: str) -> str:
     folder, top = find_agent_folder(agent), module.partition(".")[0]
     if folder is not None and ((folder / top).is_dir() or (folder / f"{top}.py").is_file()):
         return f"it is in the agent's folder, so import it as `from . import {top}`"
-    return f"run `uv pip install --python {sys.prefix} {top}` (its package may have another name)"
+    return describe_installation(top, agent)
 
 
 def has_memory_tool(app: App) -> bool:

@@ -214,7 +214,7 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
         return [McpServer(name, config) for name, config in servers.items()]
     except ImportError:
         raise SettingsError(
-            f"MCP_FILE={file}: the package `mcp` is not installed; `pip install 'parley[mcp]'` or `uv sync --extra mcp`"
+            f"MCP_FILE={file}: the package `mcp` is not installed: run `uv add 'parley[mcp]'`"
         ) from None
 
 

