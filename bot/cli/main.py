@@ -1,4 +1,4 @@
-"""Command line: `python -m bot COMMAND`, or `parley COMMAND`."""
+"""Command line: `parley COMMAND`; without a command, `parley run`."""
 
 import asyncio
 import os
@@ -39,8 +39,7 @@ class CommandGroup(TyperGroup):
 
 cli = typer.Typer(
     cls=CommandGroup,
-    help="Run a Google ADK agent as a bot in Slack and Discord.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -64,11 +63,14 @@ def _print_version(is_asked: bool) -> None:
 
 @cli.callback()
 def options(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Parse the options before a command: `--version` prints the version and exits."""
+    """Run a Google ADK agent as a bot in Slack and Discord. Without a command: the same as `run`."""
+    if context.invoked_subcommand is None:
+        run()
 
 
 @cli.command()

@@ -1,6 +1,7 @@
 """`parley simulator`: a local Slack and Discord with the bot, and a page to chat in."""
 
 import asyncio
+import json
 import os
 import stat
 import sys
@@ -8,6 +9,7 @@ import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,8 +70,10 @@ async def run_local_platforms(
         from chatrig.slack import SlackSimulator  # noqa: PLC0415
         from chatrig.tour import create_tour_server  # noqa: PLC0415
     except ImportError as error:
-        hint = "`pip install 'parley[simulator]'` or `uv sync --extra simulator`"
-        raise SettingsError(f"the simulator is not installed: {hint}") from error
+        raise SettingsError(
+            f'the simulator is not installed: run `uvx --from "{_get_requirement()}" parley`, '
+            f'or add it to your project: `uv add "{_get_requirement()}"`'
+        ) from error
 
     log, database = settings.data_dir / "bot.log", settings.data_dir / "simulator.db"
     model = settings.simulator_model
@@ -138,6 +142,14 @@ async def run_local_platforms(
             task.result()
         if terminal and bot.ended.is_set():
             raise ParleyError(f"the bot exited: {bot.exit_reason}\nIts log: {log}")
+
+
+def _get_requirement() -> str:
+    """Return the requirement of Parley with the simulator, from the place that this Parley comes from (PEP 610)."""
+    origin = json.loads(distribution("parley").read_text("direct_url.json") or "{}")
+    if "url" not in origin:
+        return "parley[simulator]"
+    return f"parley[simulator] @ {'git+' if 'vcs_info' in origin else ''}{origin['url']}"
 
 
 async def _serve_page(page: "PageServer", port: int, stack: AsyncExitStack) -> None:
