@@ -152,12 +152,9 @@ async def test_the_wheels_of_a_release_install_from_their_folder_and_run(tmp_pat
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
     build = next(step["run"] for step in workflow["jobs"]["release"]["steps"] if step.get("name") == "Build")
     await asyncio.to_thread(run, f"{build} --out-dir {shlex.quote(str(tmp_path / 'dist'))}", ROOT)
-    assert {file.name.partition("-")[0] for file in (tmp_path / "dist").glob("*.whl")} == {"parley", "chatrig"}
-    await asyncio.to_thread(
-        run,
-        f"uv venv --python {shlex.quote(sys.executable)} .venv"
-        " && uv pip install --python .venv --find-links dist 'parley[simulator]'",
-        tmp_path,
-    )
+    wheels = {file.name.partition("-")[0]: file for file in (tmp_path / "dist").glob("*.whl")}
+    assert wheels.keys() == {"parley", "chatrig"}
+    install = f"uv pip install --python .venv '{wheels['parley']}[simulator]' {wheels['chatrig']}"
+    await asyncio.to_thread(run, f"uv venv --python {shlex.quote(sys.executable)} .venv && {install}", tmp_path)
     async with open_page(str(tmp_path / ".venv" / "bin" / "parley"), folder=tmp_path) as address:
         assert await is_page(address)
