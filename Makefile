@@ -122,7 +122,7 @@ docs: .venv/docs  ## Build the docs as a site.
 	@echo "With search: .venv/bin/python -m http.server --bind 127.0.0.1 --directory .parley/site"
 
 .venv/docs: .venv/ready
-	$(UV) sync --python python3 --locked --all-extras --group docs --quiet
+	$(UV) sync --python python3 --locked --group docs --quiet
 	@touch $@
 
 # Makes the pictures, conversations and terminal outputs of the pages from real runs.
@@ -143,7 +143,7 @@ $(WARM): | .venv/ready
 
 .venv/ready: pyproject.toml simulator/pyproject.toml uv.lock | $(UV)
 	@echo "Installing Parley and its libraries into .venv:"
-	$(UV) sync --python python3 --locked --all-extras
+	$(UV) sync --python python3 --locked
 	@touch $@
 
 simulator/.venv/ready: simulator/pyproject.toml uv.lock | $(UV)
