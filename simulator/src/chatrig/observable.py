@@ -1,13 +1,34 @@
-"""Base class to watch a local platform: changes, connections and rate limits."""
+"""Base class to watch a local platform: changes, replies, connections and rate limits."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 from chatrig.subscriptions import ChangePublisher, Subscription
 
+
+class VisibleMessage(Protocol):
+    """Message as people see it."""
+
+    deleted: bool
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def loading(self) -> bool:
+        """True while the platform shows that the bot is not done: a live stream, or "is thinking"."""
+
+    @property
+    def changed_at(self) -> float:
+        """The monotonic time of the post or the last change, in seconds."""
+
+
 C = TypeVar("C")
+M = TypeVar("M", bound=VisibleMessage)
 T = TypeVar("T")
 
 
@@ -37,7 +58,7 @@ class RateLimits(Protocol):
         """Return the use of each rate-limit window that has calls."""
 
 
-class ObservableSimulator(ABC, Generic[C]):
+class ObservableSimulator(ABC, Generic[C, M]):
     """Base class of the local platforms, with methods to wait for changes.
 
     Subclasses set `_activity_log`, and `_limits`: None for a platform without rate limits.
@@ -50,6 +71,52 @@ class ObservableSimulator(ABC, Generic[C]):
     @abstractmethod
     def connection_count(self) -> int:
         """Number of connections on which the bot receives events."""
+
+    @property
+    @abstractmethod
+    def env(self) -> Mapping[str, str]:
+        """Environment variables of a bot: tokens and addresses."""
+
+    @abstractmethod
+    def list_replies(self, question: M) -> Sequence[M]:
+        """Return the bot's visible messages after a question, in its place or its thread, oldest first."""
+
+    async def wait_for_reply(
+        self,
+        question: M,
+        *,
+        until: str | Callable[[M], object] | None = None,
+        quiet: float = 1.0,
+        timeout: float = 20,  # noqa: ASYNC109 (the message)
+    ) -> M:
+        """Wait until the bot has answered a question, and return the reply.
+
+        Args:
+            until: the whole text of the reply, or a function of a reply that returns whether it is the awaited one;
+                None for the first reply, once it is complete.
+            quiet: seconds without a change after which a reply is complete; only without `until`.
+            timeout: the limit in seconds.
+
+        Raises:
+            TimeoutError: there was no such reply in time; the message describes the simulator.
+        """
+
+        def find_reply() -> M | None:
+            for reply in self.list_replies(question):
+                if callable(until):
+                    is_found = bool(until(reply))
+                else:
+                    is_found = not reply.loading if until is None else reply.text == until
+                if is_found:
+                    return reply
+            return None
+
+        ends_at = monotonic() + timeout
+        reply = await self.wait_for(find_reply, timeout=timeout)
+        while until is None and (pause := reply.changed_at + quiet - monotonic()) > 0:
+            await asyncio.sleep(pause)
+            reply = await self.wait_for(find_reply, timeout=max(ends_at - monotonic(), 0))
+        return reply
 
     def changes(self) -> Subscription[C]:
         """Return a subscription to the changes of messages from now on.
@@ -69,7 +136,7 @@ class ObservableSimulator(ABC, Generic[C]):
         """
         return self._limits.list_usage() if self._limits else []
 
-    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
+    async def wait_for(self, predicate: Callable[[], T | None], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
         """Wait until `predicate` returns a true value, and return that value.
 
         `predicate` is called now, and after each visible change, API call, event or change of a connection.

@@ -63,7 +63,7 @@ class ChangePublisher(Generic[C]):
         """Wait for the next call of `publish` or `notify`."""
         await self._changed.wait()
 
-    async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
+    async def wait_until(self, predicate: Callable[[], T | None], seconds: float, state: Callable[[], str]) -> T:
         """Wait until `predicate` returns a true value, and return that value.
 
         The predicate is called now, and after every `publish` or `notify`.

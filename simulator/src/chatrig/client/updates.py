@@ -44,7 +44,7 @@ class MessageUpdate(Protocol):
 C = TypeVar("C", bound=MessageUpdate)
 
 
-async def wait_until_connected(simulator: ObservableSimulator[Any], seconds: float) -> bool:
+async def wait_until_connected(simulator: ObservableSimulator[Any, Any], seconds: float) -> bool:
     """Wait until the bot is connected; return False if it is not within `seconds`."""
     try:
         await simulator.wait_until_connected(seconds)

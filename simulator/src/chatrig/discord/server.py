@@ -35,7 +35,7 @@ _CHANNELS = ("general", "random")
 _FORUM = "ideas"
 
 
-class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange]):
+class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, DiscordMessage]):
     """Local Discord server with one bot, as an async context manager.
 
     Methods take a user or a channel as an object, or as its name or id; they raise `ValueError` for an unknown one.
@@ -244,6 +244,24 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange]):
     def open_dm(self, user: DiscordUser | str) -> GuildChannel:
         """Return the DM of a user and the bot; create it if it does not exist."""
         return self._guild.open_dm(self._user(user))
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "DISCORD_TOKEN": self.bot_token,
+            "DISCORD_BOT_TOKEN": self.bot_token,
+            "DISCORD_API_URL": self.api_url,
+            "DISCORD_GATEWAY_URL": self.gateway_url,
+        }
+
+    def list_replies(self, question: DiscordMessage) -> list[DiscordMessage]:
+        places = [question.channel] if question.thread is None else [question.channel, question.thread]
+        found: list[DiscordMessage] = []
+        for message in (message for place in places for message in self.messages(place)):
+            is_later = message.author.id == self.bot_id and int(message.id) > int(question.id)
+            if is_later and (message.reply_to is None or message.reply_to in (question, *found)):
+                found.append(message)
+        return found
 
     def messages(self, channel: GuildChannel | str, *, deleted: bool = False) -> list[DiscordMessage]:
         """Return a channel's messages, oldest first, with ephemeral messages.

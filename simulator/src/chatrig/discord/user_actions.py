@@ -156,6 +156,21 @@ class DiscordUserActions:
         )
         return self._guild.post_message(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
 
+    async def mention_bot(
+        self,
+        user: DiscordUser | str,
+        channel: GuildChannel | str,
+        text: str,
+        *,
+        reply_to: DiscordMessage | None = None,
+    ) -> DiscordMessage:
+        """Post a message that begins with a mention of the bot: see `post_message`."""
+        return await self.post_message(user, channel, f"<@{self._guild.bot.id}> {text}", reply_to=reply_to)
+
+    async def post_dm(self, user: DiscordUser | str, text: str) -> DiscordMessage:
+        """Post a message in the user's DM with the bot: see `post_message`."""
+        return await self.post_message(user, self._guild.open_dm(self._user(user)), text)
+
     async def forward_message(
         self, user: DiscordUser | str, message: DiscordMessage, channel: GuildChannel | str
     ) -> DiscordMessage:

@@ -40,7 +40,7 @@ _DEFAULT_USERS = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linu
 _DEFAULT_CHANNELS = ("general", "random")
 
 
-class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange]):
+class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, SlackMessage]):
     """Local Slack workspace with one installed app, as an async context manager.
 
     Methods accept users and channels as objects, names or ids (`"ada"`, `"general"`). Texts of people are in Slack's
@@ -346,6 +346,25 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange]):
     def open_dm(self, user: WorkspaceUser | str) -> SlackConversation:
         """Return the DM of a user and the bot; create it if it does not exist."""
         return self._workspace.open_dm(self._find_user(user))
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "SLACK_BOT_TOKEN": self.bot_token,
+            "SLACK_APP_TOKEN": self.app_token,
+            "SLACK_SIGNING_SECRET": self.signing_secret,
+            "SLACK_API_URL": self.api_url,
+        }
+
+    def list_replies(self, question: SlackMessage) -> list[SlackMessage]:
+        thread = question.thread_ts or question.ts
+        return [
+            message
+            for message in self.messages(question.channel)
+            if message.bot_id == self.bot_id
+            and message.ts > question.ts
+            and (message.thread_ts == thread or (message.thread_ts is None and not question.is_thread_reply))
+        ]
 
     def messages(
         self, channel: SlackConversation | str, *, thread_ts: str | None = None, deleted: bool = False

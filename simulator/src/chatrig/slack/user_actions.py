@@ -86,6 +86,17 @@ class SlackUserActions:
             files=tuple(file if isinstance(file, SlackFile) else SlackFile(create_id("F"), file) for file in files),
         )
 
+    async def mention_bot(
+        self, user: WorkspaceUser | str, channel: SlackConversation | str, text: str, *, thread_ts: str | None = None
+    ) -> SlackMessage:
+        """Post a message that begins with a mention of the bot: see `post_message`."""
+        mention = f"<@{self._workspace.bot.id}>"
+        return await self.post_message(user, channel, f"{mention} {text}", thread_ts=thread_ts)
+
+    async def post_dm(self, user: WorkspaceUser | str, text: str) -> SlackMessage:
+        """Post a message in the user's DM with the bot: see `post_message`."""
+        return await self.post_message(user, self._workspace.open_dm(self._find_user(user)), text)
+
     async def edit_message(self, user: WorkspaceUser | str, message: SlackMessage, text: str) -> None:
         """Replace the text of a user's own message.
 

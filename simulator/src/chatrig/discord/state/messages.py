@@ -295,6 +295,11 @@ class DiscordMessage:
         return self.edited_at is not None
 
     @property
+    def changed_at(self) -> float:
+        """The monotonic time of the newest version, in seconds."""
+        return self.versions[-1].shown_at
+
+    @property
     def loading(self) -> bool:
         """True while the message shows "... is thinking" for a deferred response."""
         return bool(self.flags & LOADING)

@@ -221,6 +221,16 @@ class SlackMessage:
         return next(file for file in self.files if file.id == id_)
 
     @property
+    def changed_at(self) -> float:
+        """The monotonic time of the newest version, in seconds."""
+        return self.versions[-1].shown_at
+
+    @property
+    def loading(self) -> bool:
+        """True while the message is a live stream."""
+        return self.stream is not None and self.stream.is_live
+
+    @property
     def is_thread_reply(self) -> bool:
         return self.thread_ts is not None and self.thread_ts != self.ts
 
