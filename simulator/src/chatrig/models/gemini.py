@@ -39,8 +39,20 @@ _ERROR_STATUSES = {
 class ScriptedGemini(ScriptedServer):
     """Scripted model server with the Gemini API.
 
-    It serves `v1beta/models/{id}:streamGenerateContent`, `:generateContent`, `GET v1beta/models` and
-    `GET v1beta/models/{id}` under `base_url`.
+        async with ScriptedGemini(["Hello!"]) as gemini:
+            gemini.add_responses([CallTool("weather", {"city": "Oslo"})], "Sunny.")
+            start_bot(GOOGLE_GEMINI_BASE_URL=gemini.base_url)
+            ...
+            assert gemini.received[0].text == "hi"
+
+    The server knows `v1beta/models/{id}:streamGenerateContent`, `:generateContent`, `GET v1beta/models` and
+    `GET v1beta/models/{id}`, and answers other paths with 404.
+
+    Attributes:
+        base_url: the client's base URL: `HttpOptions(base_url=...)` or the variable `GOOGLE_GEMINI_BASE_URL`.
+        requests: JSON bodies of the accepted generation requests, in order.
+        received: the same requests as `ReceivedRequest` objects, the same for all vendors.
+        disconnects: number of responses that the client aborted.
     """
 
     @property
@@ -80,7 +92,8 @@ class ScriptedGemini(ScriptedServer):
         if (error := self._check_request(request, model)) is not None:
             return error
         streaming = request.match_info["method"] == "streamGenerateContent"
-        received = _parse_request(await request.json(), model, request.headers, streaming)
+        body = await self.read_body(request, "contents")
+        received = _parse_request(body, model, request.headers, streaming)
         return await self.play(request, received, _GeminiWireFormat(model), b"")
 
     async def _list_models(self, request: web.Request) -> web.Response:
@@ -109,7 +122,7 @@ class ScriptedGemini(ScriptedServer):
 class _GeminiWireFormat(WireFormat):
     def __init__(self, model: str) -> None:
         self._model = model
-        self._parts: list[Chunk] = []
+        self._parts: list[dict[str, Any]] = []
         self._pages: list[Chunk] = []
         self._finish = Finish()
 
@@ -151,8 +164,20 @@ class _GeminiWireFormat(WireFormat):
     def _part(self, part: dict[str, Any], signature: bytes | None) -> Chunk:
         if signature is not None:
             part["thoughtSignature"] = base64.b64encode(signature).decode()
-        self._parts.append(part)
+        self._add_part(part)
         return self._candidate([part])
+
+    def _add_part(self, part: dict[str, Any]) -> None:
+        """Add a part of a stream to those of the body.
+
+        Gemini sends a text, and a thought, as one part without streaming. A signature belongs to the part that it ends.
+        """
+        last = self._parts[-1] if self._parts else {}
+        is_continued = "text" in last and "thoughtSignature" not in last
+        if is_continued and "text" in part and last.get("thought") == part.get("thought"):
+            last.update(part, text=last["text"] + part["text"])
+        else:
+            self._parts.append(dict(part))
 
     def _candidate(self, parts: Sequence[Chunk], **fields: Any) -> Chunk:
         return {
