@@ -24,6 +24,7 @@ from chatrig.models import (
     Finish,
     Pause,
     ReceivedRequest,
+    ReceivedToolResult,
     Say,
     ScriptedAnthropic,
     ScriptedGemini,
@@ -123,6 +124,27 @@ async def test_googles_client_reads_a_complete_response() -> None:
     assert response.usage_metadata.total_token_count == 15
 
 
+async def test_gemini_answers_with_one_part_per_text_without_streaming() -> None:
+    script: list[Step] = [
+        Think("Let me see.", pieces=4),
+        Say("Hello world", pieces=12),
+        CallTool("add", {"a": 1}),
+        CallTool("add", {"a": 2}),
+        Say("signed", pieces=3, signature=b"s"),
+        Say("Bye.", pieces=2),
+    ]
+    async with ScriptedGemini([script]) as server, create_gemini_client(server) as client:
+        response = await client.models.generate_content(model="m", contents="Hi")
+    assert response.parts == [
+        types.Part(text="Let me see.", thought=True),
+        types.Part(text="Hello world"),
+        types.Part(function_call=types.FunctionCall(name="add", args={"a": 1})),
+        types.Part(function_call=types.FunctionCall(name="add", args={"a": 2})),
+        types.Part(text="signed", thought_signature=b"s"),
+        types.Part(text="Bye."),
+    ]
+
+
 async def test_googles_client_reads_a_stream() -> None:
     async with ScriptedGemini([[Say("Hello world", pieces=3)]]) as server, create_gemini_client(server) as client:
         stream = await client.models.generate_content_stream(model="m", contents="Hi")
@@ -212,6 +234,41 @@ async def test_responses_are_played_in_order_and_can_be_added(kind: Callable[...
     assert status == 400
     assert "no turn" in body
     assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "body"),
+    [
+        (
+            ScriptedOpenAI,
+            "/chat/completions",
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "weather"}}]},
+                    {"role": "tool", "tool_call_id": "c", "content": "sunny, 20°"},
+                ]
+            },
+        ),
+        (
+            ScriptedAnthropic,
+            "/v1/messages",
+            {
+                "messages": [
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "weather", "input": {}}]},
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "sunny, 20°"}]},
+                ]
+            },
+        ),
+    ],
+)
+async def test_a_tool_result_may_be_text(kind: Callable[..., Server], path: str, body: dict[str, Any]) -> None:
+    async with (
+        kind(["ok"]) as server,
+        aiohttp.ClientSession(headers={"anthropic-version": "2023-06-01"}) as http,
+        http.post(server.base_url + path, json={"model": "m", **body}) as response,
+    ):
+        assert response.status == 200
+    assert server.received[0].tool_results == (ReceivedToolResult("c", "weather", "sunny, 20°"),)
 
 
 @each

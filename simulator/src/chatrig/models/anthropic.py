@@ -20,6 +20,7 @@ from chatrig.models.script import (
     Say,
     Step,
     Think,
+    decode_tool_result,
     split_text,
 )
 from chatrig.models.server import Chunk, ScriptedServer, WireFormat
@@ -40,8 +41,21 @@ _ERROR_TYPES = {
 class ScriptedAnthropic(ScriptedServer):
     """Scripted model server with Anthropic's Messages API.
 
-    It serves `POST v1/messages`, `GET v1/models` and `GET v1/models/{id}` under `base_url`. The `signature` of a step
-    is sent as ASCII text. A `Think` without text but with a signature is redacted thinking; the signature is its data.
+        async with ScriptedAnthropic(["Hello!"]) as anthropic:
+            anthropic.add_responses([CallTool("weather", {"city": "Oslo"})], "Sunny.")
+            start_bot(ANTHROPIC_BASE_URL=anthropic.base_url)
+            ...
+            assert anthropic.received[0].text == "hi"
+
+    The server knows `POST v1/messages`, `GET v1/models` and `GET v1/models/{id}`, and answers other paths with 404. The
+    `signature` of a step is sent as ASCII text. A `Think` without text but with a signature is redacted thinking; the
+    signature is its data.
+
+    Attributes:
+        base_url: the client's base URL: `Anthropic(base_url=...)` or the variable `ANTHROPIC_BASE_URL`.
+        requests: JSON bodies of the accepted generation requests, in order.
+        received: the same requests as `ReceivedRequest` objects, the same for all vendors.
+        disconnects: number of responses that the client aborted.
     """
 
     @property
@@ -65,7 +79,7 @@ class ScriptedAnthropic(ScriptedServer):
         return str(chunk.get("type", "content_block_delta"))
 
     async def _handle_message(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+        body = await self.read_body(request, "model", "messages")
         if (error := self._check_request(request, body["model"])) is not None:
             return error
         received = _parse_request(body, request.headers)
@@ -247,7 +261,9 @@ def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ReceivedTool
         for block in blocks:
             if block["type"] == "tool_result":
                 id_ = block["tool_use_id"]
-                results.append(ReceivedToolResult(id_, names.get(id_), json.loads(_join_text(block["content"]))))
+                results.append(
+                    ReceivedToolResult(id_, names.get(id_), decode_tool_result(_join_text(block.get("content") or "")))
+                )
     return results
 
 

@@ -1,4 +1,4 @@
-"""Scripted model with OpenAI's chat completions API.
+"""Scripted model with OpenAI's chat completions API and Responses API.
 
 OpenAI: https://platform.openai.com/docs/api-reference/chat
 """
@@ -6,10 +6,19 @@ OpenAI: https://platform.openai.com/docs/api-reference/chat
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from aiohttp import web
 
+from chatrig.models.openai_responses import (
+    SYSTEM_ROLES,
+    Item,
+    ResponsesWireFormat,
+    join_text,
+    list_input_items,
+    parse_responses_request,
+)
 from chatrig.models.script import (
     CallTool,
     Cite,
@@ -19,9 +28,11 @@ from chatrig.models.script import (
     ReceivedRequest,
     ReceivedToolResult,
     Say,
+    Script,
     SendFile,
     Step,
     Think,
+    decode_tool_result,
     split_text,
 )
 from chatrig.models.server import Chunk, ScriptedServer, WireFormat
@@ -35,10 +46,29 @@ _ERROR_TYPES = {
 
 
 class ScriptedOpenAI(ScriptedServer):
-    """Scripted model server with OpenAI's chat completions API.
+    """Scripted model server with OpenAI's chat completions API and Responses API.
 
-    It serves `POST chat/completions`, `GET models` and `GET models/{id}` under `base_url`.
+        async with ScriptedOpenAI(["Hello!"]) as openai:
+            openai.add_responses([CallTool("weather", {"city": "Oslo"})], "Sunny.")
+            start_bot(OPENAI_BASE_URL=openai.base_url)
+            ...
+            assert openai.received[0].text == "hi"
+
+    One script serves both APIs. The server knows `POST chat/completions`, `POST responses`, `GET models` and
+    `GET models/{id}`, and answers other paths with 404.
+
+    Attributes:
+        base_url: the client's base URL, with `/v1`: `OpenAI(base_url=...)` or the variable `OPENAI_BASE_URL`.
+        requests: JSON bodies of the accepted generation requests, in order.
+        received: the same requests as `ReceivedRequest` objects, the same for both APIs and all vendors.
+        disconnects: number of responses that the client aborted.
     """
+
+    def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
+        super().__init__(script, api_key=api_key, models=models)
+        self._response_numbers = count()
+        #: Input and output of each stored response of the Responses API, by its id.
+        self._stored_items: dict[str, list[Item]] = {}
 
     @property
     def base_url(self) -> str:
@@ -47,6 +77,7 @@ class ScriptedOpenAI(ScriptedServer):
     def list_routes(self) -> list[web.RouteDef]:
         return [
             web.post("/v1/chat/completions", self._handle_completion),
+            web.post("/v1/responses", self._handle_response),
             web.get("/v1/models", self._list_models),
             web.get("/v1/models/{model:.+}", self._get_model),
         ]
@@ -55,13 +86,33 @@ class ScriptedOpenAI(ScriptedServer):
         kind = _ERROR_TYPES.get(fail.status, "server_error" if fail.status >= 500 else "invalid_request_error")
         return {"error": {"message": fail.message, "type": kind, "param": None, "code": fail.code}}
 
+    def event_name(self, chunk: Chunk) -> str | None:
+        return chunk.get("type")
+
     async def _handle_completion(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+        body = await self.read_body(request, "model", "messages")
         if (error := self._check_request(request, body["model"])) is not None:
             return error
         received = _parse_request(body, request.headers)
         usage = bool((body.get("stream_options") or {}).get("include_usage"))
         return await self.play(request, received, _OpenAIWireFormat(received.model, usage), b"data: [DONE]\n\n")
+
+    async def _handle_response(self, request: web.Request) -> web.StreamResponse:
+        body = await self.read_body(request, "model")
+        if (error := self._check_request(request, body["model"])) is not None:
+            return error
+        previous_id = body.get("previous_response_id") or ""
+        if previous_id and previous_id not in self._stored_items:
+            message = f"Previous response with id '{previous_id}' not found."
+            return self.error_response(Fail(400, message, "previous_response_not_found"))
+        items = [*self._stored_items.get(previous_id, ()), *list_input_items(body)]
+        received = parse_responses_request(body, items, request.headers)
+        response_id = f"resp_scripted_{next(self._response_numbers)}"
+        wire_format = ResponsesWireFormat(response_id, body)
+        response = await self.play(request, received, wire_format, b"")
+        if body.get("store", True):
+            self._stored_items[response_id] = [*items, *wire_format.output]
+        return response
 
     async def _list_models(self, request: web.Request) -> web.Response:
         if (error := self._check_request(request)) is not None:
@@ -199,12 +250,14 @@ def _model_entry(name: str) -> Chunk:
 def _parse_request(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
     messages = body["messages"]
     texts = [
-        (message["role"], _join_text(message.get("content"))) for message in messages if message["role"] != "system"
+        (message["role"], join_text(message.get("content")))
+        for message in messages
+        if message["role"] not in SYSTEM_ROLES
     ]
     return ReceivedRequest(
         model=body["model"],
         text=next((text for role, text in reversed(texts) if role == "user"), ""),
-        system="\n".join(_join_text(message["content"]) for message in messages if message["role"] == "system"),
+        system="\n".join(join_text(message["content"]) for message in messages if message["role"] in SYSTEM_ROLES),
         messages=tuple(texts),
         tools=tuple(tool["function"]["name"] for tool in body.get("tools") or ()),
         tool_results=tuple(_parse_tool_results(messages)),
@@ -224,11 +277,5 @@ def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ReceivedTool
             results = []
         elif message["role"] == "tool":
             id_ = message["tool_call_id"]
-            results.append(ReceivedToolResult(id_, names.get(id_), json.loads(_join_text(message["content"]))))
+            results.append(ReceivedToolResult(id_, names.get(id_), decode_tool_result(join_text(message["content"]))))
     return results
-
-
-def _join_text(content: Any) -> str:
-    if isinstance(content, list):
-        return "".join(part.get("text", "") for part in content)
-    return content or ""

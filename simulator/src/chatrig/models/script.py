@@ -10,6 +10,7 @@ A response without a step that ends it ends with `Finish()`.
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +53,7 @@ class CallTool:
     """Step of a scripted response: a tool call.
 
     Attributes:
-        id: the id of the call; None sends none (Anthropic: a numbered one).
+        id: the id of the call; None sends none (Anthropic, OpenAI's Responses API: a numbered one).
         pieces: the greatest number of deltas of the arguments (OpenAI, Anthropic).
         raw: arguments as JSON text, which may be invalid, instead of `arguments` (OpenAI, Anthropic's streams).
         signature: the thought signature of the call (Gemini); None sends none.
@@ -70,7 +71,7 @@ class CallTool:
 class SendFile:
     """Step of a scripted response: a generated image or audio file (OpenAI, Gemini).
 
-    OpenAI's response has it only as a stream.
+    OpenAI's chat completions have it only as streams, its Responses API has only images.
 
     Attributes:
         data: the content of the file.
@@ -86,7 +87,7 @@ class SendFile:
 class Cite:
     """Step of a scripted response: citation of a web page that the answer is based on.
 
-    The responses of OpenAI and Anthropic have it only as streams.
+    OpenAI's chat completions and Anthropic's messages have it only as streams.
     """
 
     url: str
@@ -203,7 +204,7 @@ class ReceivedToolResult:
     Attributes:
         id: the id of the call; None if the request has none (Gemini).
         name: the name of the tool; None if the message history has no such call.
-        content: the decoded JSON result.
+        content: the decoded JSON result; a result that is not JSON as text.
     """
 
     id: str | None
@@ -269,6 +270,14 @@ class ScriptPlayer:
         if isinstance(response, str):
             return (Say(response),)
         return (response,) if isinstance(response, Step) else response
+
+
+def decode_tool_result(text: str) -> Any:
+    """Return the decoded JSON of a tool's result, or the text of a result that is not JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def split_text(text: str, pieces: int) -> list[str]:

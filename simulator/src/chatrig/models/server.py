@@ -44,16 +44,17 @@ class WireFormat(ABC):
     def body(self) -> Chunk:
         """Return the JSON body of a response without streaming, with all steps so far."""
 
+    def error_chunks(self, fail: Fail, error_body: Chunk) -> Iterable[Chunk]:
+        """Yield the JSON chunks of an error after the start of a stream.
+
+        Args:
+            error_body: the JSON body of the same error as an HTTP response.
+        """
+        yield error_body
+
 
 class ScriptedServer(ABC):
-    """Scripted model server on a free port of this machine, an async context manager.
-
-    Attributes:
-        base_url: the base URL for the client of the model; only valid inside the context.
-        requests: JSON bodies of the accepted generation requests, in order.
-        received: the same requests as `ReceivedRequest` objects.
-        disconnects: number of responses that the client aborted.
-    """
+    """Scripted model server on a free port of this machine, an async context manager."""
 
     def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
         """Create a server, which starts when its context is entered.
@@ -133,6 +134,26 @@ class ScriptedServer(ABC):
         text = fail.body if fail.body is not None else json.dumps(self.error_body(fail))
         return web.Response(status=fail.status, text=text, content_type="application/json", headers=headers)
 
+    async def read_body(self, request: web.Request, *required: str) -> dict[str, Any]:
+        """Return the JSON object that a request has as its body.
+
+        Raises:
+            web.HTTPBadRequest: the body is no JSON object, or has no field of the name `required`.
+        """
+        try:
+            body = await request.json()
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            raise self._bad_request("the body is not a JSON object")
+        if missing := [name for name in required if name not in body]:
+            raise self._bad_request(f"missing required parameter: {missing[0]}")
+        return body
+
+    def _bad_request(self, message: str) -> web.HTTPBadRequest:
+        text = json.dumps(self.error_body(Fail(400, message)))
+        return web.HTTPBadRequest(text=text, content_type="application/json")
+
     async def play(
         self, request: web.Request, received: ReceivedRequest, wire_format: WireFormat, terminator: bytes
     ) -> web.StreamResponse:
@@ -172,6 +193,10 @@ class ScriptedServer(ABC):
             if not response.prepared:
                 await response.prepare(request)
             match step:
+                case Fail(body=None):
+                    for chunk in wire_format.error_chunks(step, self.error_body(step)):
+                        await response.write(self._encode_event(chunk))
+                    return response
                 case Fail():
                     await response.write(self._encode_event(self.error_body(step), step.body))
                     return response
