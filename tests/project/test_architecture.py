@@ -17,9 +17,9 @@ FORBIDDEN = {
 
 #: The only places that may import a library.
 HOMES = {
-    "slack_bolt": ["channels/slack"],
+    "slack_bolt": ["channels/slack", "simulator/src/chatrig/slack/bolt_app.py"],
     "slack_sdk": ["channels/slack"],
-    "discord": ["channels/discord"],
+    "discord": ["channels/discord", "simulator/src/chatrig/discord/client_run.py"],
     "openai": ["core/models/providers/openai.py", "core/models/provider_registry.py"],
     "anthropic": ["core/models/providers/anthropic.py", "core/models/provider_registry.py"],
     "xllamacpp": ["core/models/providers/local_server.py"],

@@ -62,15 +62,24 @@ class ObservableSimulator(ABC, Generic[C, M]):
     """Base class of the local platforms, with methods to wait for changes.
 
     Subclasses set `_activity_log`, and `_limits`: None for a platform without rate limits.
+
+    Attributes:
+        allowed_unknown_calls: names of calls that `unknown_calls` leaves out: the bot may do without them.
     """
 
     _activity_log: ChangePublisher[C]
     _limits: RateLimits | None
+    allowed_unknown_calls: set[str]
 
     @property
     @abstractmethod
     def connection_count(self) -> int:
         """Number of connections on which the bot receives events."""
+
+    @property
+    @abstractmethod
+    def unknown_calls(self) -> list[str]:
+        """Called API methods or routes that the simulator does not have, without those in `allowed_unknown_calls`."""
 
     @property
     @abstractmethod
@@ -144,7 +153,7 @@ class ObservableSimulator(ABC, Generic[C, M]):
         Raises:
             TimeoutError: no value was true within `timeout` seconds; the message describes the simulator.
         """
-        return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
+        return await self._activity_log.wait_until(predicate, timeout, self.describe)
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
         """Wait until the bot has a connection for events.
@@ -155,5 +164,5 @@ class ObservableSimulator(ABC, Generic[C, M]):
         await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
     @abstractmethod
-    def _describe_state(self) -> str:
+    def describe(self) -> str:
         """Return the connections, latest API calls and messages as text, for errors."""

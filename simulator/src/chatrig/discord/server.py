@@ -2,8 +2,10 @@
 
 from base64 import b64encode
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from secrets import token_urlsafe
 from types import TracebackType
+from typing import Any
 
 from aiohttp import web
 
@@ -16,6 +18,7 @@ from chatrig.discord.api.limits import DiscordRateLimits
 from chatrig.discord.api.messages import MessageRoutes
 from chatrig.discord.api.reactions import ReactionRoutes
 from chatrig.discord.api.threads import ThreadRoutes
+from chatrig.discord.client_run import start_discord_client
 from chatrig.discord.events.dispatcher import DiscordEventDispatcher
 from chatrig.discord.events.gateway import GatewayServer, GatewaySession
 from chatrig.discord.interactions.commands import CommandRegistry
@@ -73,6 +76,7 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         self.bot_token = f"{b64encode(guild.bot.id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
         self.api_url = ""
         self.gateway_url = ""
+        self.allowed_unknown_calls = set()
         self.calls = self._activity_log.calls
         self.events = self._activity_log.events
         self.downloads = self._activity_log.downloads
@@ -246,6 +250,10 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         return self._guild.open_dm(self._user(user))
 
     @property
+    def unknown_calls(self) -> list[str]:
+        return sorted({call.route for call in self.calls} - set(self.faults.routes) - self.allowed_unknown_calls)
+
+    @property
     def env(self) -> dict[str, str]:
         return {
             "DISCORD_TOKEN": self.bot_token,
@@ -282,6 +290,13 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         """
         place = self._channel(channel)
         return [thread for thread in self._guild.channels.values() if thread.parent is place]
+
+    def run_client(self, client: Any) -> AbstractAsyncContextManager[None]:
+        """Run a client of discord.py until the returned context is left.
+
+        Its addresses hold for the whole process: one client's simulator at a time.
+        """
+        return start_discord_client(client, self.bot_token, self.api_url, self.gateway_url)
 
     # Actions of Discord
 
@@ -343,7 +358,7 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
 
     # Watching
 
-    def _describe_state(self) -> str:
+    def describe(self) -> str:
         calls = [f"{c.route} {c.status} {c.code or ''}".rstrip() for c in self.calls[-10:]]
         messages = [f"{m.channel.name}/{m.id}: {m.text[:80]!r}" for m in self._guild.latest_messages(10)]
         return "\n  ".join(

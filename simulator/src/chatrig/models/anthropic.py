@@ -58,6 +58,8 @@ class ScriptedAnthropic(ScriptedServer):
         disconnects: number of responses that the client aborted.
     """
 
+    url_variable, key_variable = "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"
+
     @property
     def base_url(self) -> str:
         return self._origin

@@ -55,6 +55,8 @@ class ScriptedGemini(ScriptedServer):
         disconnects: number of responses that the client aborted.
     """
 
+    url_variable, key_variable = "GOOGLE_GEMINI_BASE_URL", "GOOGLE_API_KEY"
+
     @property
     def base_url(self) -> str:
         return self._origin

@@ -64,6 +64,8 @@ class ScriptedOpenAI(ScriptedServer):
         disconnects: number of responses that the client aborted.
     """
 
+    url_variable, key_variable = "OPENAI_BASE_URL", "OPENAI_API_KEY"
+
     def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
         super().__init__(script, api_key=api_key, models=models)
         self._response_numbers = count()

@@ -4,7 +4,7 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from aiohttp import web
 
@@ -56,6 +56,10 @@ class WireFormat(ABC):
 class ScriptedServer(ABC):
     """Scripted model server on a free port of this machine, an async context manager."""
 
+    #: Variables with which the vendor's client takes its base URL and its key.
+    url_variable: ClassVar[str]
+    key_variable: ClassVar[str]
+
     def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
         """Create a server, which starts when its context is entered.
 
@@ -73,6 +77,15 @@ class ScriptedServer(ABC):
         self._changed = asyncio.Condition()
         self._is_closing = False
         self._origin = ""
+
+    @property
+    @abstractmethod
+    def base_url(self) -> str: ...
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment variables of a bot: the address and a key."""
+        return {self.url_variable: self.base_url, self.key_variable: self._api_key or "scripted"}
 
     def add_responses(self, *responses: ScriptedResponse) -> None:
         """Add responses at the end of the script; a script that is a function ignores them."""

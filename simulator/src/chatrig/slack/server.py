@@ -1,6 +1,7 @@
 """Local Slack: a workspace behind an HTTP server on this machine."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from secrets import token_hex
 from time import monotonic
 from types import TracebackType
@@ -22,6 +23,7 @@ from chatrig.slack.api.requests import Arguments
 from chatrig.slack.api.scheduled_messages import ScheduledMessageMethods
 from chatrig.slack.api.streams import StreamMethods
 from chatrig.slack.api.views import ViewMethods
+from chatrig.slack.bolt_app import connect_bolt
 from chatrig.slack.events.dispatcher import DEFAULT_EVENTS, EVENTS, SlackEventDispatcher
 from chatrig.slack.events.http_mode import EnvelopeSender, RequestUrlClient
 from chatrig.slack.events.socket_mode import SocketModeServer
@@ -107,6 +109,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         self.api_url = ""
         self.calls = self._activity_log.calls
         self.envelopes = (primary or self)._activity_log.envelopes
+        self.allowed_unknown_calls = set()
         self.people, self.channels = {}, {}
 
         verification = token_hex(12)
@@ -348,6 +351,11 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         return self._workspace.open_dm(self._find_user(user))
 
     @property
+    def unknown_calls(self) -> list[str]:
+        called = {call.method for call in self.calls if call.error == "unknown_method"}
+        return sorted(called - self.allowed_unknown_calls)
+
+    @property
     def env(self) -> dict[str, str]:
         return {
             "SLACK_BOT_TOKEN": self.bot_token,
@@ -382,6 +390,13 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
             for message in self._workspace.messages(self._find_channel(channel))
             if (deleted or not message.deleted) and (thread_ts is None or thread_ts in (message.ts, message.thread_ts))
         ]
+
+    def run_bolt(self, app: Any) -> AbstractAsyncContextManager[None]:
+        """Connect an `App` or `AsyncApp` of Bolt for Python by Socket Mode, until the returned context is left.
+
+        Its client has the token `bot_token` and the `base_url` `api_url`.
+        """
+        return connect_bolt(app, self.app_token)
 
     # Actions of Slack
 
@@ -447,7 +462,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         """
         return self._sender.connection_count
 
-    def _describe_state(self) -> str:
+    def describe(self) -> str:
         calls = [f"{c.method} {c.status} {c.error or ''}".rstrip() for c in self.calls[-10:]]
         unacknowledged = sum(e.acknowledged_at is None for e in self.envelopes)
         messages = [f"{m.channel.name}/{m.ts}: {m.text[:80]!r}" for m in self._workspace.latest_messages(10)]

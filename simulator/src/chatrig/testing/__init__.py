@@ -1,0 +1,1 @@
+"""Bots under test, as processes or in the process of the test, and fixtures for pytest."""
