@@ -31,6 +31,7 @@ from core.errors import SettingsError, ShutdownTimeoutError
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
+from core.privacy.prompts import PromptStore
 from core.privacy.retention import CleanupService, RetentionService
 from core.privacy.vault import Vault
 from core.secret_redaction import format_error
@@ -181,14 +182,17 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         await retry_store(lease.acquire, operation="the lease", timeout_seconds=START_TIMEOUT_SECONDS)
         stack.push_async_callback(lease.release)
         await stack.enter_async_context(run_in_background(lease.keep_renewed(), name="lease"))
-        pruning = CleanupService(database, days=settings.turn_retention_days)
+        pruning = CleanupService(database, days=settings.turn_retention_days, prompt_days=settings.keep_prompts_days)
         await stack.enter_async_context(run_in_background(pruning.run(), name="pruning"))
         await stack.enter_async_context(run_in_background(spending.run_recording(), name="spending"))
         retention = RetentionService(database, prices, days=settings.retention_days)
         await stack.enter_async_context(run_in_background(retention.run(), name="retention"))
         channels = dict[str, Channel]()
 
+        prompts = PromptStore(database, settings.encryption_key) if settings.keep_prompts_days else None
+
         async def answer(turn: Turn) -> None:
+            turn.meter.prompts = prompts
             async with spending_limiter.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 

@@ -302,11 +302,21 @@ def sessions(
 
 
 @cli.command()
-def why(turn: Id, as_json: Json = False) -> None:
+def why(
+    turn: Id,
+    *,
+    prompt: Annotated[
+        bool, typer.Option("--prompt", help="Show the prompts of its model calls instead: see KEEP_PROMPTS_DAYS.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show the report of a turn: model calls, tools, cost and timings."""
     from bot.cli import operations
 
-    operations.why(turn, as_json=as_json)
+    if prompt:
+        operations.print_prompts(turn, as_json=as_json)
+    else:
+        operations.why(turn, as_json=as_json)
 
 
 @cli.command()

@@ -25,6 +25,7 @@ from core.conversations.turn_report import TurnReport, TurnReports
 from core.errors import ParleyError
 from core.inbox.store import InboxStore
 from core.observability.messages import format_count
+from core.privacy.prompts import PromptStore
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.lock import get_lock_holder
@@ -246,6 +247,41 @@ def why(turn: str, *, as_json: bool) -> None:
             tables.print_json(turn_view.to_json(report))
         else:
             turn_view.print_report(report)
+        return 0
+
+    _run_command(work, "reading")
+
+
+def print_prompts(turn: str, *, as_json: bool) -> None:
+    """Print the stored prompts of a turn's model calls (see `StoredPrompt`) as text, or as JSON.
+
+    Args:
+        turn: id of the turn, or its first characters.
+
+    Raises:
+        typer.Exit: at the end, with code 0.
+        SettingsError: as for `run_with_database`, or the prompts were encrypted with another key.
+        StoreError: as for `run_with_database`.
+        UnknownIdError: no turn, or more than one, has such an id.
+        ParleyError: no prompt of the turn is stored; it says why.
+    """
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        report = await _find_report(_make_reports(database, settings), turn)
+        stored_prompts = await PromptStore(database, settings.encryption_key).list(report.id)
+        prompts = [prompt for prompt in stored_prompts if prompt is not None]
+        if stored_prompts and not prompts:
+            reason = "they were older than KEEP_PROMPTS_DAYS, or data of their conversation was deleted or reset"
+            raise ParleyError(f"the prompts of turn {report.id} are deleted: {reason}")
+        if not prompts and report.finished_at is not None and not report.calls:
+            raise ParleyError(f"turn {report.id} has no prompts: it called no model")
+        if not prompts:
+            reason = "KEEP_PROMPTS_DAYS was off when it ran, or its log says why they could not be stored"
+            raise ParleyError(f"no prompts of turn {report.id} are stored: {reason}")
+        if as_json:
+            tables.print_json(prompts)
+        else:
+            turn_view.print_prompts(report.id, prompts)
         return 0
 
     _run_command(work, "reading")

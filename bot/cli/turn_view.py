@@ -1,6 +1,6 @@
 """Turn reports as tables in the terminal and as JSON, for operators."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bot import output as tables
@@ -8,6 +8,7 @@ from bot.monitoring.diagnostics import get_advice
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport
 from core.observability.messages import format_count
+from core.privacy.prompts import StoredPrompt
 from core.usage.meter import ModelCall
 from core.usage.prices import format_dollars, format_exact_dollars
 
@@ -79,6 +80,33 @@ def print_reports(reports: Iterable[TurnReport]) -> None:
         for report in reports
     ]
     tables.print_table("Turns", columns, rows, right_aligned=("took", "tokens", "cost"))
+
+
+def print_prompts(turn: str, prompts: Sequence[StoredPrompt]) -> None:
+    """Print the prompts of a turn's model calls: the messages and the tools of each.
+
+    Their text is indented, so that it cannot look like a heading.
+    """
+    for number, prompt in enumerate(prompts, 1):
+        at = tables.format_time(prompt.called_at)
+        tables.print_heading(
+            f"Turn {turn}, prompt {number} of {len(prompts)}: {prompt.model}, {prompt.agent}, {at} (UTC)"
+        )
+        if prompt.cut_characters:
+            tables.print_lines(
+                f"Not stored: {format_count(prompt.cut_characters, 'character')}, since it was too long."
+            )
+        for message in prompt.messages:
+            for part in message["parts"]:
+                _print_prompt_text(f"{message['role']}, {part['kind']}", part["text"], part.get("cut_characters", 0))
+        for tool in prompt.tools:
+            _print_prompt_text(f"tool {tool['name']}", f"{tool['description']}\n{tool['parameters']}")
+        tables.print_lines("")
+
+
+def _print_prompt_text(title: str, text: str, cut_characters: int = 0) -> None:
+    cut = f" … {format_count(cut_characters, 'more character')}" if cut_characters else ""
+    tables.print_lines(f"[{title}]", *(f"    {line}" for line in f"{text}{cut}".split("\n")))
 
 
 def list_authors(report: TurnReport) -> list[str]:

@@ -23,6 +23,7 @@ from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimi
 from core.agents.config import find_env_file
 from core.errors import SettingsError
 from core.inbox_message import ReplyWithoutMention
+from core.privacy.vault import MIN_KEY_LENGTH, is_weak
 from core.secret_redaction import add_secret
 
 #: The problem if no platform is configured.
@@ -96,6 +97,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     turn_max_attempts: int = Field(default=3, gt=0)
     turn_retention_days: float = Field(default=30, gt=0)
     retention_days: float = Field(default=0, ge=0)
+    keep_prompts_days: float = Field(default=0, ge=0)
     lease_seconds: float = Field(default=10, gt=0)
     shutdown_timeout_seconds: float = Field(default=20, gt=0)
     backfill_hours: float = Field(default=24, ge=0)
@@ -114,7 +116,8 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
         """Yield an error line, with the remedy, for each conflict between settings.
 
         The conflicts of all sections come first. The others are `BACKFILL_HOURS` not less than `TURN_RETENTION_DAYS`,
-        `APPROVAL_HOURS` greater than it, and SQLite on a Heroku dyno without `ALLOW_EPHEMERAL_DATABASE`.
+        `APPROVAL_HOURS` or `KEEP_PROMPTS_DAYS` greater than it, a missing or weak `SECRET_KEY` that prompts or tokens
+        need, and SQLite on a Heroku dyno without `ALLOW_EPHEMERAL_DATABASE`.
         """
         yield from super().find_conflicts()
         if self.backfill_hours >= self.turn_retention_days * 24:
@@ -124,6 +127,15 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
             )
         if self.approval_hours > self.turn_retention_days * 24:
             yield "APPROVAL_HOURS: it must be at most TURN_RETENTION_DAYS, when approvals are deleted"
+        if self.keep_prompts_days > self.turn_retention_days:
+            yield "KEEP_PROMPTS_DAYS: it must be at most TURN_RETENTION_DAYS, when prompts are deleted with their turns"
+        encrypted = ("the tokens of workspaces",) * bool(self.slack_client_id)
+        encrypted += ("the prompts of KEEP_PROMPTS_DAYS",) * bool(self.keep_prompts_days)
+        if encrypted and is_weak(self.encryption_key):
+            yield (
+                f"SECRET_KEY: it encrypts {' and '.join(encrypted)}, so it must be hard to guess: set "
+                f"{MIN_KEY_LENGTH} random characters or more (`openssl rand -hex 32`), and keep them"
+            )
         if "DYNO" in os.environ and self.database_address.startswith("sqlite") and not self.allow_ephemeral_database:
             yield (
                 "DATABASE_URL: a dyno loses its disk at each restart; add Postgres with "

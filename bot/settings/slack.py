@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field, SecretStr
 from bot.settings.base import SettingsSection
 from bot.settings.parsing import SLACK_APPS, HttpUrl, get_secret_value, validate_prefix
 from channels.slack.settings import DEFAULT_PROMPTS, MAX_PROMPTS, DmSessions, Mode, SlackSettings, Streaming
-from core.privacy.vault import MIN_KEY_LENGTH, is_weak
 
 _BotToken = Annotated[SecretStr, AfterValidator(partial(validate_prefix, prefix="xoxb-", page="OAuth & Permissions"))]
 _SOCKET_MODE_PAGE = "Basic Information, App-Level Tokens (scope connections:write)"
@@ -38,7 +37,7 @@ class SlackSection(SettingsSection):
     def find_conflicts(self) -> Iterator[str]:
         """Yield an error line for each missing or conflicting token and key.
 
-        There is also a line for more than `MAX_PROMPTS` prompts, and for a `SECRET_KEY` that is too weak.
+        There is also a line for more than `MAX_PROMPTS` prompts.
         """
         yield from super().find_conflicts()
         if len(self.prompts) > MAX_PROMPTS:
@@ -51,11 +50,6 @@ class SlackSection(SettingsSection):
             )
         if has_several_workspaces and self.slack_bot_token:
             yield "SLACK_BOT_TOKEN is for one workspace and SLACK_CLIENT_ID for several: unset one of them"
-        if has_several_workspaces and is_weak(get_secret_value(self.secret_key) or ""):
-            yield (
-                "SECRET_KEY: it encrypts the tokens of workspaces, so it must be hard to guess: set "
-                f"{MIN_KEY_LENGTH} random characters or more (`openssl rand -hex 32`), and keep them"
-            )
         token = "SLACK_BOT_TOKEN" if self.slack_bot_token else "SLACK_CLIENT_ID"
         if not has_several_workspaces and not self.slack_bot_token:
             if self.slack_app_token:
@@ -102,9 +96,14 @@ class SlackSection(SettingsSection):
         return self.slack is not None and (self.slack_mode == "http" or bool(self.slack_client_id))
 
     @property
+    def encryption_key(self) -> str:
+        """Key that encrypts what the database has of secrets and prompts; empty if it is not set."""
+        return get_secret_value(self.secret_key) or ""
+
+    @property
     def token_encryption_key(self) -> str:
         """Key that encrypts the tokens of several workspaces; empty with a single one."""
-        return get_secret_value(self.secret_key) or "" if self.slack_client_id else ""
+        return self.encryption_key if self.slack_client_id else ""
 
     @property
     def prompts(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.tasks import run_every, run_in_background
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.models.messages import convert_messages
-from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall, ToolResult
+from core.models.provider import ModelMessage, Part, describe_part
 from core.secret_redaction import redact_secrets
 from core.sessions.resume import INPUT_CALL
 from core.store.database import Database
@@ -352,15 +352,5 @@ def _part_json(part: Part) -> list[str]:
         A list of two texts: the kind (`text`, `thought`, `file`, `call` or `result`), and the content of at most
         `MAX_PART_CHARS` characters, with secrets redacted.
     """
-    match part:
-        case Text(text):
-            kind_and_text = "text", text
-        case Thought(text):
-            kind_and_text = "thought", text
-        case Media(kind, data, uri):
-            kind_and_text = "file", f"{kind}, {len(data)} bytes" if data is not None else f"{kind}, {uri}"
-        case ToolCall(_, name, arguments):
-            kind_and_text = "call", f"{name}({json.dumps(arguments, ensure_ascii=False, default=str)})"
-        case ToolResult(_, name, result):
-            kind_and_text = "result", f"{name}: {json.dumps(result, ensure_ascii=False, default=str)}"
-    return [kind_and_text[0], redact_secrets(kind_and_text[1][:MAX_PART_CHARS])]
+    kind, text = describe_part(part)
+    return [kind, redact_secrets(text[:MAX_PART_CHARS])]

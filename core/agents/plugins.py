@@ -28,6 +28,7 @@ from core.errors import ToolError
 from core.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.messages import convert_messages, find_parameter_schema, list_tools, parameter_schema
+from core.models.provider import ModelRequest
 from core.models.selection import AgentRunConfig
 from core.models.tokens import estimate_media_tokens, estimate_text_tokens
 from core.models.tool_calls import (
@@ -473,16 +474,16 @@ class WorkflowAnswerPlugin(BasePlugin):
 
 
 class MeterPlugin(BasePlugin):
-    """ADK plugin that checks spending limits and counts usage for external models.
+    """ADK plugin that checks spending limits, counts usage and stores prompts for external models.
 
-    External models do not use `ModelAdapter`, which does both for all others.
+    External models do not use `ModelAdapter`, which does this for all others.
     """
 
     def __init__(self) -> None:
         super().__init__(name="parley_meter")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Check the spending limits before an external model is called.
+        """Check the spending limits before an external model is called, and store the prompt.
 
         For a `ModelAdapter`, nothing is done.
 
@@ -492,10 +493,12 @@ class MeterPlugin(BasePlugin):
         if (model := _get_external_model(callback_context)) is not None:
             messages = convert_messages(llm_request.contents, llm_request.config.system_instruction)
             files = await estimate_media_tokens(messages)
-            texts = partial(estimate_text_tokens, messages, list_tools(llm_request.config))
-            await get_current_meter().begin_external_call(
-                _call_key(callback_context), llm_request.model or model.model, lambda: files + texts()
-            )
+            tools, name = list_tools(llm_request.config), llm_request.model or model.model
+            texts, meter = partial(estimate_text_tokens, messages, tools), get_current_meter()
+            await meter.begin_external_call(_call_key(callback_context), name, lambda: files + texts())
+            if meter.prompts is not None:
+                request = ModelRequest(name, messages, tools)
+                meter.prompts.save(meter.turn, name, callback_context.agent_name, request)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Add the call of an external model, with its token counts, to the current meter.

@@ -437,7 +437,7 @@ async def _run_messages(
 ) -> AsyncGenerator[Event, None]:
     """Run ADK once for each message, one after the other, and yield all ADK events.
 
-    At the end, the meter counts the calls of external models that have not ended.
+    At the end, the meter counts the calls of external models that have not ended, and all prompts are stored.
 
     Args:
         options: further arguments of ADK's `run_async`.
@@ -450,6 +450,8 @@ async def _run_messages(
                     yield event
     finally:
         meter.end_external_calls()
+        if meter.prompts is not None:
+            await meter.prompts.wait(meter.turn)
 
 
 def _walk_sub_agent_names(agent: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxOutcome
-from core.sessions.lifecycle import lock_session_row
+from core.sessions.lifecycle import delete_prompts, lock_session_row
 from core.store.schema import human_requests, inbox, turns
 from core.store.turn_states import ACTIVE_STATES, State
 from core.turns.queries import get_inbox_rows, parse_inbox_message
@@ -114,7 +114,7 @@ async def delete_message(
 
     The message gets the outcome `deleted`, so that no turn answers it. The texts of requests for reruns of its turn are
     deleted too. If its turn answers no other message, an active turn is cancelled. The open requests to people and the
-    run record of the turn are deleted then, too.
+    run record of the turn are deleted then, too. The prompts of all turns of the session are deleted.
 
     Args:
         event_key: the event key of the message, not of the deletion.
@@ -141,6 +141,7 @@ async def delete_message(
     )
     if turn is None:
         return DeleteResult.DROPPED
+    await delete_prompts(connection, turns.c.session == row.session)
     if not others:  # tool arguments may quote the message, and its open requests are void
         answering_turns = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
         await connection.execute(answering_turns.values(run_record=None))

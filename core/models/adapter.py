@@ -61,6 +61,9 @@ IDLE_SECONDS = 120.0
 #: The most requests that continue an answer that the vendor pauses.
 MAX_CONTINUATIONS = 5
 
+#: ADK: label of a request with the name of the agent that makes it.
+AGENT_LABEL = "adk_agent_name"
+
 #: Full names of models for which `core.models.provider_registry` has a provider.
 MODEL_PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
 
@@ -205,6 +208,9 @@ class ModelAdapter(BaseLlm):
 
         for _ in range(1 + MAX_CONTINUATIONS):
             async with meter.run_call(name, estimate_input, instead_of=instead_of) as call:
+                if meter.prompts is not None:
+                    agent = (request.config.labels or {}).get(AGENT_LABEL, "")
+                    meter.prompts.save(meter.turn, name, agent, request)
                 call.estimate = lambda: replace(answer.estimate, input=estimate_input())
                 extend = partial(meter.extend_reservation, call)
                 responses = self._stream_responses(

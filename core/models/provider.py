@@ -7,6 +7,7 @@ stream.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -97,6 +98,27 @@ class ToolResult:
 
 
 Part = Text | Thought | Media | ToolCall | ToolResult
+
+
+def describe_part(part: Part) -> tuple[str, str]:
+    """Return the kind and the content of a part as texts for people.
+
+    The kind is `text`, `thought`, `file`, `call` or `result`. A file's content is its name, type and size, without its
+    bytes; the content of a call or result is the tool's name and JSON.
+    """
+    match part:
+        case Text(text):
+            return "text", text
+        case Thought(text):
+            return "thought", text
+        case Media(kind, data, uri, name):
+            address = "" if uri is None or uri.startswith("data:") else uri
+            size = "" if data is None else f"{len(data)} bytes"
+            return "file", ", ".join(filter(None, (name or address, kind, size)))
+        case ToolCall(_, name, arguments):
+            return "call", f"{name}({json.dumps(arguments, ensure_ascii=False, default=str)})"
+        case ToolResult(_, name, result):
+            return "result", f"{name}: {json.dumps(result, ensure_ascii=False, default=str)}"
 
 
 @dataclass(frozen=True, slots=True)

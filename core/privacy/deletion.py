@@ -28,8 +28,10 @@ from core.privacy.known_users import KnownUser, count_records, find_users
 from core.privacy.redaction import find_sessions_of, is_only_author, load_redaction, redact_session
 from core.sessions.lifecycle import (
     begin_generation,
+    delete_prompts,
     delete_unreferenced_blobs,
     find_session_row,
+    is_turn_at,
     lock_session_row,
 )
 from core.store.database import Database
@@ -175,7 +177,7 @@ class DeletionService:
 
         With `session_id` or `user_id`, the active turn of each session is first cancelled. The deletion waits for its
         end, at most `CANCEL_TIMEOUT_SECONDS`, and goes on. With `user_id`, only the user's texts, names and id are
-        removed from sessions that others share. The user's ratings and denial notices are deleted, and their id and
+        removed from sessions that others share. All prompts at the places of these sessions are deleted. The user's ratings and denial notices are deleted, and their id and
         names are removed from decisions and `spending`. With `before`, all ids and names of people are removed from
         older rows of `spending`.
 
@@ -243,6 +245,8 @@ class DeletionService:
             row = await lock_or_create_session(connection, session_id)
             if only_author and row is not None and not await is_only_author(connection, session_id, only_author):
                 return False
+            if only_author and row is not None:  # the place's state and memories may quote the user
+                await delete_prompts(connection, is_turn_at(row.user_id))
             if row is None or not await has_active_turn(connection, session_id):
                 await delete_session(connection, self._prices, session_id, row, reset_at=started_at)
                 result.conversations += 1

@@ -10,7 +10,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.identity import ANONYMOUS_USER, to_user_state
 from core.inbox_message import InboxOutcome
 from core.sessions import state as scopes
-from core.sessions.lifecycle import delete_session_data, delete_unreferenced_blobs, find_session_row, new_session_row
+from core.sessions.lifecycle import (
+    delete_prompts,
+    delete_session_data,
+    delete_unreferenced_blobs,
+    find_session_row,
+    new_session_row,
+)
 from core.sessions.resume import correction_run_id, list_run_ids
 from core.store.schema import (
     artifacts,
@@ -154,8 +160,8 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
 async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
     """Delete a session's runs that ended before a time, with their rows in all tables.
 
-    These are messages, memories, tool calls, files and turns. If messages are deleted, all summaries of the session are
-    deleted as well, otherwise those from before the time. Runs that wait for people, belong to an active turn, or have
+    These are messages, memories, tool calls, files and turns. If messages are deleted, all summaries and prompts of the
+    session are deleted as well, otherwise those from before the time. Runs that wait for people, belong to an active turn, or have
     later messages too stay; only their memories from before the time are deleted.
 
     The model calls and costs of all ended turns of the session are first stored in `spending`: see `record_turns`.
@@ -171,9 +177,11 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     in_session = messages.c.session == session_id
     old = in_session & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept_runs)
     deleted = await connection.execute(sa.delete(messages).where(old, messages.c.summarized_id.is_(None)))
-    summaries = in_session & messages.c.summarized_id.is_not(None)
+    summaries, with_prompts = in_session & messages.c.summarized_id.is_not(None), turns.c.session == session_id
     if not deleted.rowcount:
         summaries &= messages.c.created_at < before
+        with_prompts &= turns.c.created_at < before
+    await delete_prompts(connection, with_prompts)
     answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
     run = sa.func.coalesce(artifacts.c.run, "")
     for table, condition in (

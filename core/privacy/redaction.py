@@ -23,7 +23,7 @@ from core.models.tool_calls import read_signature
 from core.privacy.known_users import get_author_name, list_sessions_with
 from core.sessions import state as scopes
 from core.sessions.codec import measure_event, parse_event, to_folded_column, to_row
-from core.sessions.lifecycle import delete_unreferenced_blobs
+from core.sessions.lifecycle import delete_prompts, delete_unreferenced_blobs, is_turn_at
 from core.sessions.prompt_text import (
     CONTINUATION_PREFIX,
     LINE_PREFIX,
@@ -198,7 +198,8 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
 async def redact_session(connection: AsyncConnection, session_id: str, redaction: Redaction) -> int:
     """Remove a user's texts, names and id from a session, in the caller's transaction.
 
-    The caller has locked the session. Its summaries and memories are deleted. Of runs that answered the user, files and
+    The caller has locked the session. Its summaries and memories are deleted, and so are the prompts of all sessions at
+    its place, which may quote the state or the memories of the place. Of runs that answered the user, files and
     requests to people are deleted, and tool calls lose their arguments and results. No other message is deleted, so
     that models accept the history. The user's names and id are also replaced in the ADK state and the memories of the
     session's place.
@@ -238,6 +239,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     empty_call = {"arguments": {}, "arguments_hash": "", "result": {"deleted": True}, "actions": None}
     await connection.execute(sa.update(tool_calls).where(calls).values(empty_call))
     place = await connection.scalar(sa.select(sessions.c.user_id).where(sessions.c.id == session_id)) or ""
+    await delete_prompts(connection, is_turn_at(place))
     for table, condition in (
         (state, (state.c.scope == "user") & scopes.is_owned_by_user(state.c.owner, place)),
         (turns, turns.c.session == session_id),
@@ -370,7 +372,8 @@ def _to_changed_row(row: sa.Row[Any], event: Event, prompt: AttributedPrompt | N
 async def delete_message_files(connection: AsyncConnection, event_key: str) -> None:
     """Delete the stored copies of a message's files, in the caller's transaction.
 
-    The texts of the files become `[deleted]` in the prompts that have them, and their media are removed.
+    The texts of the files become `[deleted]` in the user messages that have them, and their media are removed. The
+    prompts of the model calls of these sessions are deleted.
 
     Args:
         event_key: the event key of the message, which may be in no inbox.
@@ -389,6 +392,7 @@ async def delete_message_files(connection: AsyncConnection, event_key: str) -> N
         await connection.execute(sa.update(messages).where(messages.c.id == row.id).values(changed))
         sessions_with_file.add(row.session)
     for session_id in sessions_with_file:
+        await delete_prompts(connection, turns.c.session == session_id)
         await delete_unreferenced_blobs(connection, session_id)
 
 

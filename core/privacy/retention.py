@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -10,7 +11,7 @@ from core.concurrency.tasks import run_every
 from core.inbox_message import InboxOutcome
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.database import Database
-from core.store.schema import denial_notices, inbox, messages, tool_calls, turns, workers
+from core.store.schema import denial_notices, inbox, messages, prompts, tool_calls, turns, workers
 from core.turns.queries import is_waiting
 from core.usage.prices import Prices
 from core.usage.user_rate_limits import is_notice_expired
@@ -76,18 +77,21 @@ class RetentionService:
 class CleanupService:
     """Service that deletes rows that are not needed any more.
 
-    These are ended turns, inbox messages, tool calls, dead workers, expired denial notices, and secrets of old runs.
+    These are ended turns, inbox messages, tool calls, dead workers, expired denial notices, and the secrets and prompts
+    of old runs.
     The newest inbox message of each author at a place stays, since it has the author's latest session. A turn stays
     while another turn for the same messages does, while its cost is not stored, or while a rerun of it waits. A
     worker's row is deleted an hour after its lease expired.
 
     Args:
         days: the days after which ended turns, inbox messages, tool calls and secrets are deleted.
+        prompt_days: the days after which prompts are deleted; 0 deletes all.
     """
 
-    def __init__(self, database: Database, *, days: float) -> None:
+    def __init__(self, database: Database, *, days: float, prompt_days: float = 0) -> None:
         self._database = database
         self._days = days
+        self._prompt_days = prompt_days
 
     async def run(self) -> None:
         """Delete all rows that are not needed now and every hour, until cancelled.
@@ -106,20 +110,23 @@ class CleanupService:
         """Delete at most `BATCH_SIZE` unneeded rows per table; return their total number.
 
         The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`, in one transaction. Of old rows
-        in `messages`, the secrets are deleted. The number is 0 if no unneeded row is left.
+        in `messages`, the secrets are deleted, and of those in `prompts`, the prompts. The number is 0 if no unneeded row is left.
 
         Raises:
             StoreError: the database cannot be used; nothing is deleted.
         """
         async with self._database.write() as connection:
-            before, an_hour_ago = self._database.now - self._days * DAY_SECONDS, self._database.now - HOUR_SECONDS
+            now = self._database.now
+            before, an_hour_ago = now - self._days * DAY_SECONDS, now - HOUR_SECONDS
+            old_prompts = prompts.c.called_at < now - self._prompt_days * DAY_SECONDS
             return (
                 await _delete(connection, turns, _is_expired_turn(before))
                 + await _delete(connection, inbox, _is_expired_message(before))
                 + await _delete(connection, tool_calls, tool_calls.c.started_at < before)
                 + await _delete(connection, workers, workers.c.lease_expires_at < an_hour_ago)
                 + await _delete(connection, denial_notices, is_notice_expired())
-                + await _delete_secrets(connection, messages.c.created_at < before)
+                + await _empty(connection, messages.c.unmasked, messages.c.created_at < before)
+                + await _empty(connection, prompts.c.ciphertext, old_prompts)
             )
 
 
@@ -158,11 +165,11 @@ def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[boo
     return (inbox.c.accepted_at < before) & is_ended & has_newer
 
 
-async def _delete_secrets(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> int:
-    """Delete the column `unmasked` of at most `BATCH_SIZE` matching messages; return their number."""
-    has_secrets = messages.c.unmasked.is_not(None)
-    batch = sa.select(messages.c.id).where(condition, has_secrets).limit(BATCH_SIZE)
-    update = sa.update(messages).where(messages.c.id.in_(batch)).values(unmasked=None)
+async def _empty(connection: AsyncConnection, column: sa.Column[Any], condition: sa.ColumnElement[bool]) -> int:
+    """Set a column to null in at most `BATCH_SIZE` matching rows where it is not; return their number."""
+    key = column.table.c.id
+    batch = sa.select(key).where(condition, column.is_not(None)).limit(BATCH_SIZE)
+    update = sa.update(column.table).where(key.in_(batch)).values({column: None})
     return (await connection.execute(update)).rowcount
 
 

@@ -18,6 +18,7 @@ from core.store.schema import (
     human_requests,
     memories,
     messages,
+    prompts,
     sessions,
     state,
     tool_calls,
@@ -91,11 +92,12 @@ async def find_session_row(
 async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
     """Delete a session's rows in all tables except `sessions`, `inbox` and `turns`.
 
-    These are messages, files in `blobs`, artifacts, tool calls, requests to people, ratings, memories and the session's
-    state. ADK's artifacts with the prefix `user:`, which belong to the place, stay.
+    These are messages, files in `blobs`, artifacts, tool calls, requests to people, ratings, memories, prompts and the
+    session's state. ADK's artifacts with the prefix `user:`, which belong to the place, stay.
     """
     session_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(session_turns)))
+    await delete_prompts(connection, turns.c.session == session_id)
     await connection.execute(sa.delete(human_requests).where(human_requests.c.session == session_id))
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
@@ -104,6 +106,21 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
+
+
+async def delete_prompts(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
+    """Delete the stored prompts of turns; their rows stay, and tell that there were prompts.
+
+    Args:
+        condition: the SQL condition on the rows of `turns`.
+    """
+    its_prompts = prompts.c.turn.in_(sa.select(turns.c.id).where(condition)) & prompts.c.ciphertext.is_not(None)
+    await connection.execute(sa.update(prompts).where(its_prompts).values(ciphertext=None))
+
+
+def is_turn_at(place: str) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a turn's session is at a place (`sessions.user_id`)."""
+    return turns.c.session.in_(sa.select(sessions.c.id).where(sessions.c.user_id == place))
 
 
 async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str) -> None:

@@ -393,6 +393,23 @@ vault = sa.Table(
     sa.Column("expires_at", sa.Double),
 )
 
+#: Prompts of a turn's model calls, each encrypted together with the turn's id: see `core.privacy.prompts`. A deletion sets
+#: `ciphertext` to null; the row stays until its turn is deleted, and tells that there was a prompt.
+prompts = sa.Table(
+    "prompts",
+    metadata,
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    sa.Column("turn", sa.Text, sa.ForeignKey("turns.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("called_at", sa.Double, nullable=False),
+    sa.Column("ciphertext", sa.Text),
+)
+sa.Index(
+    "ix_prompts_called_at",
+    prompts.c.called_at,
+    sqlite_where=prompts.c.ciphertext.is_not(None),
+    postgresql_where=prompts.c.ciphertext.is_not(None),
+)
+
 #: Files that tools made: each version, by name and owner (`scope` and `owner` as in `state`). `run`: the ADK invocation
 #: that saved it in that `session`; `turn`: its turn; `part`: the ADK part without its bytes.
 artifacts = sa.Table(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from google.adk.models.llm_response import LlmResponse
     from google.genai import types
 
+    from core.privacy.prompts import PromptStore
+
 #: Key of an event's custom metadata: the turn, and the attempt at it, that called the model.
 _METADATA_KEY = "parley_call"
 
@@ -210,6 +212,7 @@ class UsageMeter:
         check_limits: awaited by the callers of models before each call; raises an error if it must not be made.
         find_spent_authors: returns the error of each of some authors (`platform:id`) whose spending limit is reached.
         running: the calls that have not ended, with their reservations.
+        prompts: stores the prompt of each call; None to store none.
     """
 
     def __init__(
@@ -226,6 +229,7 @@ class UsageMeter:
             _no_author_limits
         )
         self.running = list[RunningCall]()
+        self.prompts: PromptStore | None = None
         self._external_calls = dict[object, _ExternalCall]()
         self._attempt_id = uuid.uuid4().hex[:6]
         self._earlier_attempt_ids: list[str] = list(stored.get("parts", ()))

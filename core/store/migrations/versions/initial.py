@@ -354,3 +354,21 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_vault")),
     )
+    op.create_table(
+        "prompts",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("turn", sa.Text(), nullable=False),
+        sa.Column("called_at", sa.Double(), nullable=False),
+        sa.Column("ciphertext", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["turn"], ["turns.id"], name=op.f("fk_prompts_turn_turns"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_prompts")),
+    )
+    op.create_index(op.f("ix_prompts_turn"), "prompts", ["turn"], unique=False)
+    op.create_index(
+        "ix_prompts_called_at",
+        "prompts",
+        ["called_at"],
+        unique=False,
+        sqlite_where=sa.text("ciphertext IS NOT NULL"),
+        postgresql_where=sa.text("ciphertext IS NOT NULL"),
+    )
