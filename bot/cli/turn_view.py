@@ -88,14 +88,10 @@ def print_prompts(turn: str, prompts: Sequence[StoredPrompt]) -> None:
     Their text is indented, so that it cannot look like a heading.
     """
     for number, prompt in enumerate(prompts, 1):
-        at = tables.format_time(prompt.called_at)
-        tables.print_heading(
-            f"Turn {turn}, prompt {number} of {len(prompts)}: {prompt.model}, {prompt.agent}, {at} (UTC)"
-        )
+        call = ", ".join(filter(None, (prompt.model, prompt.agent, f"{tables.format_time(prompt.called_at)} (UTC)")))
+        tables.print_heading(f"Turn {turn}, prompt {number} of {len(prompts)}: {call}")
         if prompt.cut_characters:
-            tables.print_lines(
-                f"Not stored: {format_count(prompt.cut_characters, 'character')}, since it was too long."
-            )
+            tables.print_lines(f"Too long: {format_count(prompt.cut_characters, 'character')} of it are not stored.")
         for message in prompt.messages:
             for part in message["parts"]:
                 _print_prompt_text(f"{message['role']}, {part['kind']}", part["text"], part.get("cut_characters", 0))

@@ -177,9 +177,9 @@ class DeletionService:
 
         With `session_id` or `user_id`, the active turn of each session is first cancelled. The deletion waits for its
         end, at most `CANCEL_TIMEOUT_SECONDS`, and goes on. With `user_id`, only the user's texts, names and id are
-        removed from sessions that others share. All prompts at the places of these sessions are deleted. The user's ratings and denial notices are deleted, and their id and
-        names are removed from decisions and `spending`. With `before`, all ids and names of people are removed from
-        older rows of `spending`.
+        removed from sessions that others share. All prompts at the places of these sessions are deleted. The user's
+        ratings and denial notices are deleted, and their id and names are removed from decisions and `spending`. With
+        `before`, all ids and names of people are removed from older rows of `spending`.
 
         Args:
             request: the data to delete.

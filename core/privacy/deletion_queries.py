@@ -161,8 +161,8 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     """Delete a session's runs that ended before a time, with their rows in all tables.
 
     These are messages, memories, tool calls, files and turns. If messages are deleted, all summaries and prompts of the
-    session are deleted as well, otherwise those from before the time. Runs that wait for people, belong to an active turn, or have
-    later messages too stay; only their memories from before the time are deleted.
+    session are deleted as well, otherwise those from before the time. Runs that wait for people, belong to an active
+    turn, or have later messages too stay; only their memories from before the time are deleted.
 
     The model calls and costs of all ended turns of the session are first stored in `spending`: see `record_turns`.
     Inbox messages that were sent before the time become tombstones, except those that wait for a turn or whose turn

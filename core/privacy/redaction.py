@@ -239,7 +239,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     empty_call = {"arguments": {}, "arguments_hash": "", "result": {"deleted": True}, "actions": None}
     await connection.execute(sa.update(tool_calls).where(calls).values(empty_call))
     place = await connection.scalar(sa.select(sessions.c.user_id).where(sessions.c.id == session_id)) or ""
-    await delete_prompts(connection, is_turn_at(place))
+    await delete_prompts(connection, (turns.c.session == session_id) | is_turn_at(place))
     for table, condition in (
         (state, (state.c.scope == "user") & scopes.is_owned_by_user(state.c.owner, place)),
         (turns, turns.c.session == session_id),

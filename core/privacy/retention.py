@@ -78,10 +78,9 @@ class CleanupService:
     """Service that deletes rows that are not needed any more.
 
     These are ended turns, inbox messages, tool calls, dead workers, expired denial notices, and the secrets and prompts
-    of old runs.
-    The newest inbox message of each author at a place stays, since it has the author's latest session. A turn stays
-    while another turn for the same messages does, while its cost is not stored, or while a rerun of it waits. A
-    worker's row is deleted an hour after its lease expired.
+    of old runs. The newest inbox message of each author at a place stays, since it has the author's latest session. A
+    turn stays while another turn for the same messages does, while its cost is not stored, or while a rerun of it
+    waits. A worker's row is deleted an hour after its lease expired.
 
     Args:
         days: the days after which ended turns, inbox messages, tool calls and secrets are deleted.
@@ -110,7 +109,8 @@ class CleanupService:
         """Delete at most `BATCH_SIZE` unneeded rows per table; return their total number.
 
         The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`, in one transaction. Of old rows
-        in `messages`, the secrets are deleted, and of those in `prompts`, the prompts. The number is 0 if no unneeded row is left.
+        in `messages`, the secrets are deleted, and of those in `prompts`, the prompts. The number is 0 if no unneeded
+        row is left.
 
         Raises:
             StoreError: the database cannot be used; nothing is deleted.

@@ -393,8 +393,8 @@ vault = sa.Table(
     sa.Column("expires_at", sa.Double),
 )
 
-#: Prompts of a turn's model calls, each encrypted together with the turn's id: see `core.privacy.prompts`. A deletion sets
-#: `ciphertext` to null; the row stays until its turn is deleted, and tells that there was a prompt.
+#: Prompts of a turn's model calls, each encrypted together with the turn's id: see `core.privacy.prompts`. A deletion
+#: sets `ciphertext` to null; the row stays until its turn is deleted, and tells that there was a prompt.
 prompts = sa.Table(
     "prompts",
     metadata,
