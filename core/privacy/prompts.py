@@ -1,14 +1,15 @@
 """Prompts of model calls, stored encrypted for `parley why --prompt` while `KEEP_PROMPTS_DAYS` is set.
 
 A prompt has the words of everybody in its conversation. The deletion of any message of a conversation therefore deletes
-all prompts of the conversation. Secrets are masked before the encryption, and files are only described.
+all prompts of the conversation. Secret answers and arguments are masked before the encryption, other secrets when a
+prompt is read. Files are only described.
 """
 
 import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,7 +87,7 @@ class PromptStore:
     def save(self, turn_id: str, model: str, agent: str, request: ModelRequest) -> None:
         """Store the prompt of a model call that begins, in the background.
 
-        Secrets of the current run are masked. The first of several failures is logged.
+        The secrets of the current run are masked. The first of several failures is logged.
 
         Args:
             model: the full name of the model.
@@ -140,7 +141,7 @@ class PromptStore:
         stored_turn, fields = json.loads(text)
         if stored_turn != turn_id:
             raise SettingsError(f"DATABASE_URL: a prompt of turn {turn_id} was stored for another turn")
-        return StoredPrompt(**fields)
+        return _redact(StoredPrompt(**fields))
 
 
 async def _lock_running_turn(connection: AsyncConnection, turn_id: str) -> bool:
@@ -165,12 +166,11 @@ class _Budget:
         self._remaining = MAX_CHARACTERS
         self.cut = 0
 
-    def cut_text(self, text: str, redact: Callable[[str], str] = redact_secrets) -> str:
-        """Return the beginning of a text that fits, with secrets redacted."""
-        redacted = redact(text) if self._remaining else text
-        shown = redacted[: self._remaining]
+    def cut_text(self, text: str) -> str:
+        """Return the beginning of a text that fits."""
+        shown = text[: self._remaining]
         self._remaining -= len(shown)
-        self.cut += len(redacted) - len(shown)
+        self.cut += len(text) - len(shown)
         return shown
 
 
@@ -219,8 +219,15 @@ def _mask_part(part: Part, secrets: RunSecrets) -> Part:
 
 def _tool_to_json(tool: ToolSpec, budget: _Budget) -> Json:
     parameters = json.dumps(tool.parameters, ensure_ascii=False, default=str)
-    return {
-        "name": tool.name,
-        "description": budget.cut_text(tool.description),
-        "parameters": budget.cut_text(parameters, redact_secret_formats),  # a parameter may have the name `password`
-    }
+    description = budget.cut_text(tool.description)
+    return {"name": tool.name, "description": description, "parameters": budget.cut_text(parameters)}
+
+
+def _redact(prompt: StoredPrompt) -> StoredPrompt:
+    """Return a prompt with known and probable secrets redacted; that takes too long for the running bot."""
+    for part in (part for message in prompt.messages for part in message["parts"]):
+        part["text"] = redact_secrets(part["text"])
+    for tool in prompt.tools:
+        tool["description"] = redact_secrets(tool["description"])
+        tool["parameters"] = redact_secret_formats(tool["parameters"])  # a parameter may have the name `password`
+    return prompt

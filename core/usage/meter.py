@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from google.adk.models.llm_response import LlmResponse
     from google.genai import types
 
-    from core.privacy.prompts import PromptStore
-
 #: Key of an event's custom metadata: the turn, and the attempt at it, that called the model.
 _METADATA_KEY = "parley_call"
 
@@ -187,6 +185,14 @@ class LimitCheck(Protocol):
         """
 
 
+class PromptSink(Protocol):
+    """Store of the prompts of model calls: `core.privacy.prompts.PromptStore`, which this package cannot import."""
+
+    def save(self, turn_id: str, model: str, agent: str, request: Any) -> None: ...
+
+    async def wait(self, turn_id: str) -> None: ...
+
+
 async def _no_limits(model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
     """Allow every model call: the `LimitCheck` of a meter without limits."""
 
@@ -229,7 +235,7 @@ class UsageMeter:
             _no_author_limits
         )
         self.running = list[RunningCall]()
-        self.prompts: PromptStore | None = None
+        self.prompts: PromptSink | None = None
         self._external_calls = dict[object, _ExternalCall]()
         self._attempt_id = uuid.uuid4().hex[:6]
         self._earlier_attempt_ids: list[str] = list(stored.get("parts", ()))
