@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 #: The most characters of one stored prompt.
 MAX_CHARACTERS = 200_000
 
+#: Characters after a cut that are searched for the end of a secret: a private key has up to 3,300.
+MAX_SECRET_CHARACTERS = 4_000
+
 #: The most seconds to encrypt and store a prompt, and that the end of a run waits for the storage.
 STORE_SECONDS, WAIT_SECONDS = 5.0, 1.0
 
@@ -169,6 +172,8 @@ class _Budget:
     def cut_text(self, text: str) -> str:
         """Return the beginning of a text that fits."""
         shown = text[: self._remaining]
+        if self._remaining and shown != text:  # a part of a secret would not be found later
+            shown = redact_secrets(text[: self._remaining + MAX_SECRET_CHARACTERS])[: self._remaining]
         self._remaining -= len(shown)
         self.cut += len(text) - len(shown)
         return shown

@@ -38,6 +38,7 @@ from core.models.provider_registry import make_provider
 from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import TokenCounter
 from core.models.vendors import VendorSettings
+from core.privacy.prompts import PromptStore
 from core.sessions.artifacts import ArtifactService
 from core.sessions.prompt_text import QUOTE_END
 from core.sessions.routing import AgentProfile, AgentRouter
@@ -119,6 +120,7 @@ async def run_core(
     fallback_script: Any = None,
     retry_delays: tuple[float, ...] = (),
     root: Workflow | None = None,
+    prompt_key: str = "",
 ) -> AsyncIterator[CoreParts]:
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
@@ -163,6 +165,7 @@ async def run_core(
         )
 
         async def answer(turn: Turn) -> None:
+            turn.meter.prompts = PromptStore(database, prompt_key) if prompt_key else None
             async with limiter.limit_run(turn.meter):
                 await answerer.answer(turn)
 
