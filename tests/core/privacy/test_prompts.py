@@ -17,10 +17,10 @@ from core.privacy.deletion import DeletionRequest, DeletionService, wipe
 from core.privacy.prompts import MAX_CHARACTERS, PromptStore, StoredPrompt
 from core.privacy.retention import DAY_SECONDS, CleanupService, RetentionService
 from core.secret_redaction import MASK, RunSecrets, add_secret, set_run_secrets
+from core.sessions.lifecycle import lock_session_row
 from core.sessions.service import SessionService
 from core.store.schema import messages, prompts
 from core.store.schema import turns as turns_table
-from core.turns.cancel import StopTurnResult
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from tests.core.conftest import FailingDatabase, complete_turn
@@ -89,9 +89,8 @@ async def test_a_prompt_is_read_as_it_was_sent_with_files_only_described(
     prompt = await read_prompt(store, turn.id)
     assert before <= prompt.called_at <= time.time()
     assert (prompt.model, prompt.agent, prompt.cut_characters) == ("openai/m", "helper", 0)
-    assert [
-        (message["role"], [(part["kind"], part["text"]) for part in message["parts"]]) for message in prompt.messages
-    ] == [
+    parts = [[(part["kind"], part["text"]) for part in message["parts"]] for message in prompt.messages]
+    assert list(zip([message["role"] for message in prompt.messages], parts, strict=True)) == [
         ("system", [("text", "Be kind.")]),
         ("user", [("text", "a vermilion umbrella"), ("file", "sky.png, image/png, 10 bytes")]),
         ("assistant", [("thought", "hm"), ("call", 'look({"at": "sky"})')]),
@@ -156,9 +155,7 @@ async def test_secrets_are_masked(store: PromptStore, inbox: InboxStore, turns: 
         "m",
         [
             ModelMessage("system", (Text("The key is sesame-of-settings, or sk-ant-api03-abcdefghijklmnop."),)),
-            ModelMessage(
-                "assistant", (ToolCall("c1", "look", {"pin": "917", "note": "x"}), Thought("hunter2-zq it is"))
-            ),
+            ModelMessage("assistant", (ToolCall("c1", "look", {"pin": "917", "note": "x"}), Thought("hunter2-zq, hm"))),
             ModelMessage("tool", (ToolResult("c1", "look", {"copy": "hunter2-zq", "pin": "917"}),)),
         ],
         [ToolSpec("look", "Uses sesame-of-settings.", {"type": "object"})],
@@ -192,16 +189,11 @@ async def test_a_run_does_not_wait_long_for_a_database_that_hangs(
 ) -> None:
     monkeypatch.setattr(prompts_module, "WAIT_SECONDS", 0.01)
     turn = await claim(inbox, turns)
-    if not database.is_sqlite:
-        pytest.skip("PostgreSQL has no lock of the whole database")
-    async with database._write_lock:
+    async with database.write() as connection:
+        await lock_session_row(connection, turn.session_id)
         async with asyncio.timeout(30):
             await save(store, turn.id)
     assert await store.list(turn.id) == []
-
-
-async def stop(inbox: InboxStore, turns: TurnStore, turn: Turn) -> None:
-    assert await turns.request_stop(turn.id, None) is StopTurnResult.STOPPED
 
 
 async def reset(inbox: InboxStore, turns: TurnStore, turn: Turn) -> None:
@@ -247,11 +239,10 @@ async def forget_user(conversations: StoredConversations, turn: Turn) -> None:
     await DeletionService(conversations.database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
 
 
-async def forget_messages_before_tomorrow(conversations: StoredConversations, turn: Turn) -> None:
+async def expire_messages(conversations: StoredConversations, turn: Turn) -> None:
     async with conversations.database.write() as connection:
-        old = sa.update(messages).values(created_at=messages.c.created_at - 3 * DAY_SECONDS)
-        await connection.execute(old)
-    await DeletionService(conversations.database, PRICES).delete(DeletionRequest(before=time.time() - DAY_SECONDS))
+        await connection.execute(sa.update(messages).values(created_at=messages.c.created_at - 3 * DAY_SECONDS))
+    await RetentionService(conversations.database, PRICES, days=1).delete_expired()
 
 
 async def reset_session(conversations: StoredConversations, turn: Turn) -> None:
@@ -264,7 +255,7 @@ async def delete_one_message(conversations: StoredConversations, turn: Turn) -> 
 
 @pytest.mark.parametrize(
     "act",
-    [forget_user, forget_messages_before_tomorrow, reset_session, delete_one_message],
+    [forget_user, expire_messages, reset_session, delete_one_message],
     ids=lambda act: act.__name__,
 )
 async def test_deleting_any_message_deletes_all_prompts_of_the_session(
@@ -339,14 +330,3 @@ async def test_prompts_are_deleted_after_their_days_and_rows_with_the_turn(
     while await cleanup.delete_batch():
         pass
     assert await list_ciphertexts(database) == []
-
-
-async def test_retention_of_messages_deletes_prompts_too(
-    store: PromptStore, inbox: InboxStore, turns: TurnStore, conversations: StoredConversations
-) -> None:
-    await store_two_turns(store, inbox, turns, conversations)
-    async with conversations.database.write() as connection:
-        old = sa.update(messages).values(created_at=messages.c.created_at - 3 * DAY_SECONDS)
-        await connection.execute(old)
-    await RetentionService(conversations.database, PRICES, days=1).delete_expired()
-    assert not any(await list_ciphertexts(conversations.database))
