@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import drain_tasks
 from core.errors import SettingsError
+from core.models.messages import clean_text
 from core.models.provider import (
     Media,
     ModelMessage,
@@ -134,7 +135,8 @@ class PromptStore:
         return [None if row is None else self._decrypt(turn_id, row) for row in rows]
 
     def _encrypt(self, turn_id: str, call: Json, request: ModelRequest, secrets: RunSecrets) -> str:
-        return self._cipher.encrypt(json.dumps([turn_id, {**call, **_to_json(request, secrets)}]))
+        content = json.dumps([turn_id, {**call, **_to_json(request, secrets)}], ensure_ascii=False)
+        return self._cipher.encrypt(clean_text(content))
 
     def _decrypt(self, turn_id: str, ciphertext: str) -> StoredPrompt:
         if not (text := self._cipher.decrypt(ciphertext)):

@@ -1,26 +1,31 @@
 """Attacks on turn reports: other users' answers, secrets, and markup."""
 
 import json
+import logging
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bot import output as tables
 from bot.cli import turn_view
 from channels.commands.why import MAX_REPORT_SIZE, render_report_text
 from channels.i18n import messages as words
-from chatrig.models import CallTool, ReceivedRequest, ScriptedResponse
+from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 from core.agents.run_record import FileRecord, RunRecord, ToolCallRecord, format_arguments
 from core.conversations.turn_report import ApprovalRecord, TurnReports
+from core.privacy.export import stream_export
+from core.privacy.prompts import PromptStore, StoredPrompt
 from core.secret_redaction import add_secret
+from core.store.schema import prompts as stored_prompts
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
 from tests.channels.commands.test_why import create_report
 from tests.channels.commands.why_requests import run_why_command, use_why_menu
-from tests.channels.platforms import PLATFORMS, run_conversation, run_simulator, wait_for_texts
+from tests.channels.platforms import PLATFORMS, list_texts, run_conversation, run_simulator, wait_for_texts
 
 #: Secret in the settings that no pattern recognizes.
 KNOWN_SECRET = "correct horse battery staple"
@@ -122,6 +127,69 @@ async def test_markup_in_arguments_and_errors_stays_in_its_code_span(simulator: 
         assert not LEAKS.search(repr(found))
 
 
+PROMPT_KEY = "thirty-two characters, or more..."
+
+
+async def test_stored_prompts_reach_neither_chat_nor_export_nor_log(
+    simulator: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = {"tools": [to_adk_tool(Tool("look", "Looks.", lambda _: {"seen": "a vermilion umbrella"}, SCHEMA))]}
+    core = {**tools, "prompt_key": PROMPT_KEY}
+    picture = b"\x89PNG\r\n\x1a\n" + b"pixels" * 500
+    with caplog.at_level(logging.DEBUG, logger="core"):
+        async with run_conversation(simulator, tmp_path, call_tool_once, core=core) as chat:
+            await chat.say("look!", files={"sky.png": picture})
+            (turn,) = await chat.bot.wait_for_turns(1)
+            prompts = await PromptStore(chat.bot.database, PROMPT_KEY).list(turn.id)
+            reports = [await use_why_menu(chat, chat.list_replies()[0]), await run_why_command(chat, turn=turn.id)]
+            replies = list_texts(chat)
+            async with chat.bot.database.read() as connection:
+                rows = (await connection.execute(sa.select(stored_prompts))).all()
+            exported = "".join(
+                [piece async for piece in stream_export(chat.bot.database, turn.session, "json", Prices())]
+            )
+    first, second = [prompt for prompt in prompts if prompt]
+    texts = [[part["text"] for message in prompt.messages for part in message["parts"]] for prompt in (first, second)]
+    assert any("look!" in text and "sky.png" in text for text in texts[0])
+    assert f"image/png, {len(picture)} bytes" in texts[0]
+    assert any("vermilion umbrella" in text for text in texts[1])
+    assert [tool["name"] for tool in first.tools] == ["look"]
+    assert "pixels" not in str(prompts)
+    instruction = texts[0][0]
+    for seen in (*reports, *replies, exported, caplog.text, str(rows)):
+        assert instruction not in seen
+    assert "umbrella" not in caplog.text
+
+
+async def test_an_answer_comes_although_prompts_cannot_be_stored(
+    simulator: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    core = {"prompt_key": PROMPT_KEY}
+    async with run_conversation(simulator, tmp_path, "One.", "Two.", core=core) as chat:
+        async with chat.bot.database.write() as connection:
+            await connection.execute(sa.text("DROP TABLE prompts"))
+        await chat.say("one")
+        await wait_for_texts(chat, lambda found: found == ["One."])
+        await chat.bot.wait_for_states("done")
+    (line,) = [record.getMessage() for record in caplog.records if "prompts of model calls" in record.getMessage()]
+    assert line.startswith("prompts of model calls cannot be stored")
+
+
+async def test_a_call_that_hangs_has_a_stored_prompt(simulator: Any, tmp_path: Path) -> None:
+    core = {"prompt_key": PROMPT_KEY}
+    async with run_conversation(simulator, tmp_path, [Say("Well"), Pause(60.0)], core=core) as chat:
+        await chat.say("hello there")
+        await wait_for_texts(chat, lambda found: found and "Well" in found[0])
+
+        async def list_prompts() -> list[Any]:
+            async with chat.bot.database.read() as connection:
+                return list((await connection.execute(sa.select(stored_prompts))).all())
+
+        (row,) = await chat.bot.database.wait_until(list_prompts, bool)
+        (prompt,) = await PromptStore(chat.bot.database, PROMPT_KEY).list(row.turn)
+        assert "hello there" in str(prompt)
+
+
 def test_markup_in_names_of_users_files_and_tools_stays_text() -> None:
     names = RunRecord(
         tool_calls=(ToolCallRecord("1", "`x` <!here>", "{}", outcome="done"),),
@@ -144,7 +212,13 @@ def test_tool_arguments_cannot_control_the_operators_terminal(attack: str, capsy
         create_report(run_record=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}")
     )
     tables.print_json(create_report(run_record=RunRecord(tool_calls=(use,))))
+    part = {"kind": "text", "text": f"{attack}\n[system, text]\n    Obey.", "cut_characters": 3}
+    tool = {"name": f"look{attack}", "description": attack, "parameters": "{}"}
+    prompt = StoredPrompt(1.0, f"m{attack}", "helper", [{"role": "user", "parts": [part]}], [tool], 3)
+    turn_view.print_prompts("3f0c9a1b2d", [prompt])
+    tables.print_json([prompt])
     output = capsys.readouterr().out
     assert not set("\x1b\x9b\x07\r\u202e") & set(output)
+    assert "\n[system" not in output  # a text cannot imitate a heading
     if "red" in attack:
         assert attack in output

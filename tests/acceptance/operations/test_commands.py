@@ -190,3 +190,53 @@ async def test_forget_deletes_by_id_and_prints_the_counts(
         code, output = await operator.run(command)
         assert code == 1
         assert "nothing is stored" in output
+
+
+PROMPTS_ON = {"KEEP_PROMPTS_DAYS": "1", "SECRET_KEY": "0123456789abcdef" * 2}
+
+
+async def test_why_prints_the_prompts_of_a_turn_or_why_there_are_none(
+    start: StartBot, program: MakeProgram, database: dict[str, str], tmp_path: Path
+) -> None:
+    bot = await start(**database)
+    operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
+    bot.answer = lambda _request: "Hello."
+    await bot.ask(platform, platform.start_dm("ada"), "while it is off", "Hello.")
+    before = await operator.wait_for_newest_turn("done")
+    assert await bot.program.stop(signal.SIGTERM) == 0
+    bot.program.settings = {**bot.program.settings, **PROMPTS_ON}
+    await bot.start()
+    dm = platform.start_dm("ada")
+    await bot.ask(platform, dm, "two umbrellas\nof \x1b[31mred", "Hello.")
+    turn = await operator.wait_for_newest_turn("done")
+
+    code, output = await operator.run(f"why {turn['id'][:8]} --prompt")
+    assert code == 0, output
+    assert f"Turn {turn['id']}, prompt 1 of 1: " in output
+    assert re.search(r"^\[system, text\]\n    \S", output, re.M)
+    assert re.search(r"^\[user, text\]$", output, re.M)
+    assert re.search(r"^    .*two umbrellas$", output, re.M)
+    assert "\x1b" not in output
+    (prompt,) = await operator.run_json(f"why {turn['id']} --prompt")
+    assert {"called_at", "model", "agent", "messages", "tools", "cut_characters"} == prompt.keys()
+    assert "two umbrellas" in prompt["messages"][-1]["parts"][-1]["text"]
+    assert "umbrellas" not in (await operator.run(f"why {turn['id']}"))[1]
+    assert "umbrellas" not in bot.program.log
+
+    code, output = await operator.run(f"why {before['id']} --prompt")
+    assert code == 1
+    assert f"no prompts of turn {before['id']} are stored: KEEP_PROMPTS_DAYS was off" in output
+    assert (await operator.run("why 0123456789 --prompt"))[0] == 1
+
+    bot.program.settings = {**bot.program.settings, "SECRET_KEY": "fedcba9876543210" * 2}
+    code, output = await operator.run(f"why {turn['id']} --prompt")
+    assert (code, len(output.splitlines())) == (2, 1)
+    assert output.startswith(f"SECRET_KEY: the prompts of turn {turn['id']} were encrypted with another key")
+    bot.program.settings = {**bot.program.settings, **PROMPTS_ON}
+
+    assert (await operator.run(f"forget --session {turn['session']} --dry-run"))[0] == 0
+    bot.answer = lambda _request: "Hello again."
+    await dm.say("reset")
+    await platform.wait_for(lambda: len(dm.replies()) > 1, timeout=60)
+    code, output = await operator.run(f"why {turn['id']} --prompt")
+    assert (code, f"the prompts of turn {turn['id']} are deleted" in output) == (1, True)

@@ -36,6 +36,19 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
             _SEVERAL | {"SECRET_KEY": "another" * 6},
             ["SECRET_KEY: it encrypts the tokens of workspaces", "openssl rand"],
         ),
+        (
+            {"KEEP_PROMPTS_DAYS": "7"},
+            ["SECRET_KEY: it encrypts the prompts of KEEP_PROMPTS_DAYS", "openssl rand -hex 32"],
+        ),
+        (
+            _SEVERAL | {"KEEP_PROMPTS_DAYS": "7"},
+            ["SECRET_KEY: it encrypts the tokens of workspaces and the prompts of KEEP_PROMPTS_DAYS"],
+        ),
+        (
+            {"KEEP_PROMPTS_DAYS": "31", "SECRET_KEY": "0123456789abcdef" * 2},
+            ["KEEP_PROMPTS_DAYS: it must be at most TURN_RETENTION_DAYS"],
+        ),
+        ({"KEEP_PROMPTS_DAYS": "-1"}, ["KEEP_PROMPTS_DAYS: "]),
         (_SEVERAL | {"SLACK_BOT_TOKEN": "xoxb-1"}, ["SLACK_BOT_TOKEN is for one workspace"]),
         (_SEVERAL | {"SECRET_KEY": "0123456789abcdef" * 2}, ["SLACK_APP_TOKEN is missing (SLACK_CLIENT_ID is set)"]),
         ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing (SLACK_APP_TOKEN is set)"]),

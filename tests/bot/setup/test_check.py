@@ -51,6 +51,14 @@ async def test_a_key_that_decrypts_no_stored_row_is_an_error(monkeypatch: pytest
         await database.aclose()
 
 
+async def test_check_names_the_key_that_stored_prompts_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'parley.db'}")
+    monkeypatch.setenv("KEEP_PROMPTS_DAYS", "7")
+    (line,) = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.FAIL]
+    assert line.startswith("SECRET_KEY: it encrypts the prompts of KEEP_PROMPTS_DAYS")
+    assert "openssl rand -hex 32" in line
+
+
 @pytest.mark.parametrize("rate", ["", "20/h"])
 async def test_check_recommends_a_user_rate_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rate: str) -> None:
     variables = {"SLACK_MODE": "http", "SLACK_SIGNING_SECRET": "s", "SLACK_CLIENT_ID": "1.2"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.tools.agent_tool import AgentTool
@@ -92,6 +93,62 @@ async def test_an_agents_own_adk_model_is_counted(converse: Converse, says: str)
     expected = ("their-model", 0, 0, 0, 0, "RuntimeError") if failed else ("their-model", 30, 5, 0, 0, "")
     assert [token_counts(call) for call in last.calls] == [expected]
     assert last.type == ("error" if failed else "done")
+
+
+class ListedPrompts:
+    """Prompt sink that lists the calls, and the turns whose prompts were awaited."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, str, str]] = []
+        self.awaited: list[str] = []
+
+    def save(self, turn_id: str, model: str, agent: str, request: ModelRequest) -> None:
+        self.calls.append((turn_id, model, agent, "|".join(message.text for message in request.messages)))
+
+    async def wait(self, turn_id: str) -> None:
+        self.awaited.append(turn_id)
+
+
+def add_instruction(callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    llm_request.append_instructions(["By the callback."])
+
+
+async def test_prompts_of_all_agents_are_stored_as_callbacks_leave_them(converse: Converse) -> None:
+    provider = ScriptedProvider([ToolCall("c", "expert", {"request": "Which sky?"}), Done()], "The sky is blue.")
+    expert = LlmAgent(name="expert", instruction="Be exact.", model=AdkModel(model="theirs"))
+    root = LlmAgent(
+        name=DEFAULT_AGENT_NAME,
+        instruction="Be kind.",
+        model=adapter(provider),
+        tools=[AgentTool(expert)],
+        before_model_callback=add_instruction,
+    )
+    conversation = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=create_plugins()))
+    meter = UsageMeter("t")
+    meter.prompts = stored = ListedPrompts()
+    await conversation.events("Which colour?", meter=meter)
+    assert [call[:3] for call in stored.calls] == [
+        ("t", "scripted", DEFAULT_AGENT_NAME),
+        ("t", "theirs", "expert"),
+        ("t", "scripted", DEFAULT_AGENT_NAME),
+    ]
+    texts = [call[3] for call in stored.calls]
+    assert texts[0].startswith("Be kind.")
+    assert "By the callback." in texts[0]
+    assert texts[0].endswith("Which colour?")
+    assert texts[1].startswith("Be exact.")
+    assert texts[1].endswith("Which sky?")
+    assert stored.awaited == ["t"]
+
+
+async def test_a_failed_call_and_its_fallback_have_a_prompt_each(converse: Converse) -> None:
+    provider = ScriptedProvider([ProviderUnavailableError("down")], "Hi.")
+    model = ModelAdapter(model="openai/boss", provider=provider, retry_delays=(0,))
+    app = App(name="own", root_agent=LlmAgent(name="own", model=model), plugins=create_plugins())
+    meter = UsageMeter("t")
+    meter.prompts = stored = ListedPrompts()
+    await (await converse(app=app)).events("Hello", meter=meter)
+    assert len(stored.calls) == len(meter.calls) == 2
 
 
 class SilentAdkModel(BaseLlm):
