@@ -188,6 +188,7 @@ async def test_a_run_does_not_wait_long_for_a_database_that_hangs(
     store: PromptStore, inbox: InboxStore, turns: TurnStore, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts_module, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(prompts_module, "STORE_SECONDS", 600.0)
     turn = await claim(inbox, turns)
     async with database.write() as connection:
         await lock_session_row(connection, turn.session_id)
@@ -278,13 +279,17 @@ async def test_deleting_any_message_deletes_all_prompts_of_the_session(
         assert not any(ciphertext[-40:].encode() in content for ciphertext in before)
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
 async def test_the_prompts_of_a_place_are_deleted_with_a_user(
     store: PromptStore,
     inbox: InboxStore,
     turns: TurnStore,
     conversations: StoredConversations,
+    is_shared: bool,
 ) -> None:
     await conversations.say("slack:T1:C1:1", "U0ZOFIA", "Zofia", "vermilion umbrella")
+    if is_shared:
+        await conversations.say("slack:T1:C1:1", "U0GRACE", "Grace", "harmless teapot")
     await conversations.say("slack:T1:C1:2", "U0GRACE", "Grace", "harmless teapot")
     beside = await claim(inbox, turns, "slack:T1:C1:2", author="U0GRACE")
     await save(store, beside.id)
