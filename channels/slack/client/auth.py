@@ -65,7 +65,7 @@ def make_web_client(settings: SlackSettings) -> AsyncWebClient:
     )
 
 
-def make_session() -> aiohttp.ClientSession:
+def make_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
     """Return an HTTP session for any number of connections, which the caller closes.
 
     A request times out after `CALL_TIMEOUT_SECONDS`. A connection is closed once it has been idle for 15 s. The time is
@@ -73,7 +73,8 @@ def make_session() -> aiohttp.ClientSession:
     unknown.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
-    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_SECONDS))
+    timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_SECONDS)
+    return aiohttp.ClientSession(connector=connector, timeout=timeout, trace_configs=list(traces))
 
 
 async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
