@@ -119,14 +119,32 @@ def run_simulator(
 
 @cli.command(name="check")
 def check_settings(
+    *,
+    live: Annotated[
+        bool, typer.Option("--live", help="Post, edit, stream, upload, react and delete in one private place.")
+    ] = False,
+    places: Annotated[
+        list[str] | None,
+        typer.Option("--in", metavar="PLATFORM:ID", help="Place for --live: slack:C..., slack:U..., discord:ID."),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --live: write the shapes of all calls, without values.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check every setting against its service; exit code 1 if there are failures.
 
     Each failure is printed with its remedy.
     """
+    from bot.monitoring import logs
     from bot.setup import check
+    from bot.setup.live import command
 
+    if live:
+        logs.configure_logging("ERROR")
+        raise typer.Exit(code=command.print_live_checks(places or (), record, as_json=as_json))
+    if places or record:
+        raise SettingsError("--in and --record belong to --live: write `parley check --live`")
     raise typer.Exit(code=not asyncio.run(check.print_checks(as_json=as_json)))
 
 

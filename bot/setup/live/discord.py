@@ -4,13 +4,12 @@ from typing import Any
 
 import discord
 
-from bot.setup.live.steps import PAUSES, LiveStep, StepRunner
+from bot.setup.live.steps import PAUSES, LiveStep, StepError, StepRunner
 from channels.base import File, Priority
 from channels.discord.client.api import DiscordApi, SentMessage
 from channels.discord.client.auth import log_in, make_client
 from channels.discord.settings import DiscordSettings
 from channels.rate_limits.caller import RefusedError
-from core.errors import SettingsError
 
 _CHANNEL = "/channels/{channel}"
 _MESSAGE = f"{_CHANNEL}/messages/{{message}}"
@@ -35,6 +34,7 @@ _REMEDIES = {
 #: Discord's code for a channel that does not exist.
 _UNKNOWN_CHANNEL = "10003"
 
+_LAST_TEXT = "a post that **grew** by edits"
 _EMOJI = "👀"
 
 
@@ -66,13 +66,14 @@ class DiscordLiveCheck:
     def list_steps(self) -> list[LiveStep]:
         history = "Read Message History"
         return [
-            LiveStep("place", f"GET {_CHANNEL}", self._check_place, {"id": str, "type": int}, needs="token"),
+            LiveStep("place", f"GET {_CHANNEL}", self._check_place, {"id": str, "type": int}, needs=("token",)),
             LiveStep(
                 "post",
                 f"POST {_CHANNEL}/messages",
                 self._post,
                 {"id": str, "channel_id": str, "content": self._text("a **post**"), "nonce": str},
-                needs="place",
+                needs=("place",),
+                posts=True,
                 permission="Send Messages",
             ),
             LiveStep(
@@ -80,37 +81,44 @@ class DiscordLiveCheck:
                 f"PATCH {_MESSAGE}",
                 lambda: self._edit("a post that was **edited**"),
                 {"id": str, "content": self._text("a post that was **edited**"), "edited_timestamp": str},
-                needs="post",
+                needs=("post",),
             ),
             LiveStep(
                 "edit again",
                 f"PATCH {_MESSAGE}",
-                lambda: self._edit("a post that **grew** by edits"),
-                {"id": str, "content": self._text("a post that **grew** by edits")},
-                needs="post",
+                lambda: self._edit(_LAST_TEXT),
+                {"id": str, "content": self._text(_LAST_TEXT)},
+                needs=("post",),
             ),
             LiveStep(
                 "file",
                 f"PATCH {_MESSAGE} with a file",
                 self._attach,
                 {"attachments.0.id": str, "attachments.0.filename": str, "attachments.0.url": str},
-                needs="post",
+                needs=("post",),
                 permission="Attach Files",
             ),
             LiveStep(
                 "react",
                 f"PUT {_REACTION}",
                 lambda: self._api.add_reaction(self._channel, self._message, _EMOJI),
-                needs="post",
+                needs=("post",),
                 permission=f"Add Reactions and {history}",
             ),
             LiveStep(
                 "unreact",
                 f"DELETE {_REACTION}",
                 lambda: self._api.remove_reaction(self._channel, self._message, _EMOJI),
-                needs="react",
+                needs=("react",),
             ),
-            LiveStep("read", f"GET {_MESSAGE}", self._read, {"id": str}, needs="post", permission=history),
+            LiveStep(
+                "read",
+                f"GET {_MESSAGE}",
+                self._read,
+                {"content": self._text(_LAST_TEXT)},
+                needs=("edit again",),
+                permission=history,
+            ),
         ]
 
     def _text(self, text: str) -> str:
@@ -129,11 +137,11 @@ class DiscordLiveCheck:
         if isinstance(channel, discord.DMChannel):
             return
         if not isinstance(channel, discord.TextChannel):
-            raise SettingsError("the id is that of no text channel and no DM. Name one of these after `--in discord:`")
+            raise StepError("the id is that of no text channel and no DM. Name one of these after `--in discord:`")
         guild = await self._api.fetch_guild(channel.guild.id)
         found = await self._api.fetch_channel(channel.id, guild)
         if found.permissions_for(guild.default_role).view_channel:
-            raise SettingsError(
+            raise StepError(
                 f"@everyone can view #{found.name}, where others would see the check. Name a private channel or a user "
                 "(the DM with them) after `--in discord:`"
             )
@@ -191,6 +199,8 @@ class DiscordLiveCheck:
         await self._runner.run(
             LiveStep("read channel", f"GET {_CHANNEL}/messages", read_channel, permission="Read Message History")
         )
+        if known:
+            self._runner.uncertain.clear()
         left = []
         for message in sorted(known):
             if not await self._delete(message):

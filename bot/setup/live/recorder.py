@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import aiohttp
 from yarl import URL
 
+from channels.slack.client.api import is_transient
 from core.errors import SettingsError
 
 #: Names of JSON fields on both platforms; any other key is a value, such as an id.
@@ -25,7 +26,7 @@ _MAP_NAME = re.compile(r"emoji|event_payload|fields|\w+_localizations")
 #: Key for all keys of a JSON object that are values.
 ANY_KEY = "*"
 
-_PATH_WORD = re.compile(r"@?[a-z-]+")
+_PATH_WORD = re.compile(r"@?[a-z-]+|oauth2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,15 @@ class Exchange:
     retry_after: float
     request: Any
     response: Any
+
+    def describe_failure(self) -> str:
+        """Return the HTTP status or Slack's error code of a temporary failure; empty for any other result."""
+        code = self.response.get("error", "") if isinstance(self.response, dict) else ""
+        if self.status == 429:
+            return f"HTTP 429 (wait {self.retry_after:g} s)"
+        if not self.status:
+            return "no response"
+        return (code or f"HTTP {self.status}") if is_transient(self.status, str(code)) else ""
 
 
 class ExchangeRecorder:

@@ -2,20 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
 import aiohttp
 
-from bot.setup.live.steps import PAUSES, LiveStep, StepRunner
+from bot.setup.live.steps import PAUSES, REPORT_REMEDY, LiveStep, StepError, StepRunner
 from bot.setup.probes import CheckVerdict
 from channels.base import File
+from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES, make_session, make_web_client
 from channels.slack.client.blocks import message_content
 from channels.slack.client.rate_limits import TIER_2
 from channels.slack.settings import SlackSettings
-from core.errors import SettingsError, SurfaceError
 
 _LOGIN_REMEDY = (
     "Copy the Bot User OAuth Token at https://api.slack.com/apps, your app, under OAuth & Permissions, into "
@@ -44,6 +44,8 @@ _FILE_READS = 4
 
 _EVENT = "parley_check"
 
+_DELETED = {"message_not_found", "file_not_found", "file_deleted"}
+
 
 class SlackLiveCheck:
     """Makes the calls, and remembers what they wrote.
@@ -65,33 +67,49 @@ class SlackLiveCheck:
         self._root = ""
         self._stream = ""
         self._file = ""
-        self._replies: set[str] = set()
+        self._is_shared = False
+        self._texts: list[str] = []
+        self._found: dict[str, ApiObject] = {}
 
     def list_steps(self) -> list[LiveStep]:
-        place = LiveStep("place", "conversations.info", self._check_place, {"channel.id": str}, needs="token")
-        member = LiveStep("member", "users.info", self._find_recipient, {"user.id": str}, needs="place")
-        begin = "token" if self._is_direct else "place"
+        place = LiveStep("place", "conversations.info", self._check_place, {"channel.id": str}, needs=("token",))
+        member = LiveStep("member", "users.info", self._find_recipient, {"user.id": str}, needs=("place",))
+        begin = ("token",) if self._is_direct else ("place",)
         return [
             LiveStep("token", "auth.test", self._authenticate, {"user_id": str, "team_id": str, "url": str}),
             *([] if self._is_direct else [place, member]),
-            LiveStep("post", "chat.postMessage", self._post, {"channel": str, "ts": str, "message": dict}, needs=begin),
-            LiveStep("edit", "chat.update", self._edit, {"channel": str, "ts": str}, needs="post"),
+            LiveStep(
+                "post", "chat.postMessage", self._post, {"channel": str, "ts": str, "message": dict}, begin, posts=True
+            ),
+            LiveStep("edit", "chat.update", self._edit, {"channel": str, "ts": str}, needs=("post",)),
             LiveStep(
                 "stream start",
                 "chat.startStream",
                 self._start_stream,
                 {"channel": str, "ts": str},
-                needs="post" if self._is_direct else "member",
+                needs=("post",) if self._is_direct else ("post", "member"),
+                posts=True,
             ),
-            LiveStep("stream append", "chat.appendStream", self._append, {"ok": True}, needs="stream start"),
-            LiveStep("stream stop", "chat.stopStream", self._stop_stream, {"ok": True}, needs="stream start"),
+            LiveStep("stream append", "chat.appendStream", self._append, {"ok": True}, ("stream start",)),
             LiveStep(
-                "upload", "files.getUploadURLExternal", self._upload, {"upload_url": str, "file_id": str}, needs="post"
+                "stream stop",
+                "chat.stopStream",
+                self._stop_stream,
+                {"ok": True},
+                needs=("stream start",),
+                repeat_code="message_not_in_streaming_state",
             ),
-            LiveStep("file", "files.completeUploadExternal", self._share, {"files.0.id": str}, needs="upload"),
-            LiveStep("react", "reactions.add", self._react, {"ok": True}, needs="post"),
-            LiveStep("unreact", "reactions.remove", self._unreact, {"ok": True}, needs="react"),
-            LiveStep("read", "conversations.replies", self._read_thread, {"messages.0.ts": str}, needs="post"),
+            LiveStep(
+                "upload",
+                "files.getUploadURLExternal",
+                self._upload,
+                {"upload_url": str, "file_id": str},
+                needs=("post",),
+            ),
+            LiveStep("file", "files.completeUploadExternal", self._share, {"files.0.id": str}, needs=("upload",)),
+            LiveStep("react", "reactions.add", self._react, needs=("post",), repeat_code="already_reacted"),
+            LiveStep("unreact", "reactions.remove", self._unreact, needs=("react",), repeat_code="no_reaction"),
+            LiveStep("read", "conversations.replies", self._read_thread, {"messages.0.ts": str}, needs=("post",)),
         ]
 
     async def _call(self, method: str, arguments: Mapping[str, Any], **options: Any) -> ApiObject:
@@ -106,7 +124,7 @@ class SlackLiveCheck:
         answer = await self._call("conversations.info", {"channel": self._channel}, reads=True)
         channel = answer["channel"]
         if not (channel.get("is_private") or channel.get("is_im")):
-            raise SettingsError(
+            raise StepError(
                 f"#{channel.get('name')} is a public channel, where others would see the check. "
                 "Name a private channel or a user (the DM with them) after `--in slack:`"
             )
@@ -120,7 +138,7 @@ class SlackLiveCheck:
                 team = user.get("team_id") or self._own["team_id"]
                 self._recipient = {"recipient_user_id": member, "recipient_team_id": team}
                 return
-        raise SettingsError("the channel has no person to stream to. Join it, or name a user after `--in slack:`")
+        raise StepError("the channel has no person to stream to. Join it, or name a user after `--in slack:`")
 
     def _metadata(self) -> dict[str, Any]:
         return {"event_type": _EVENT, "event_payload": {"check": self._marker}}
@@ -138,6 +156,7 @@ class SlackLiveCheck:
     async def _edit(self) -> None:
         content = message_content(f"{self._marker}: a post that was **edited**")
         await self._call("chat.update", {"channel": self._channel, "ts": self._root, **content})
+        self._texts.append("edited")
 
     async def _start_stream(self) -> None:
         task = {"type": "task_update", "id": "check", "title": "A task", "status": "in_progress"}
@@ -153,11 +172,11 @@ class SlackLiveCheck:
             },
         )
         self._stream = str(answer["ts"])
-        self._replies.add(self._stream)
 
     async def _append(self) -> None:
         chunks = [_text_chunk("a second part, ")]
         await self._call("chat.appendStream", {"channel": self._channel, "ts": self._stream, "chunks": chunks})
+        self._texts.append("a second part")
 
     async def _stop_stream(self) -> None:
         task = {"type": "task_update", "id": "check", "title": "A task", "status": "complete"}
@@ -170,6 +189,7 @@ class SlackLiveCheck:
                 "chunks": [task, _text_chunk("and the end.")],
             },
         )
+        self._texts.append("and the end")
 
     async def _upload(self) -> None:
         name = f"{self._marker.replace(' ', '-')}.txt"
@@ -179,6 +199,7 @@ class SlackLiveCheck:
         files = [{"id": self._file, "title": f"{self._marker}.txt"}]
         arguments = {"files": json.dumps(files), "channel_id": self._channel, "thread_ts": self._root}
         await self._call("files.completeUploadExternal", arguments, is_form=True)
+        self._is_shared = True
 
     async def _react(self) -> None:
         arguments = {"channel": self._channel, "timestamp": self._root, "name": "eyes"}
@@ -189,70 +210,68 @@ class SlackLiveCheck:
         await self._call("reactions.remove", arguments)
 
     async def _read_thread(self) -> None:
-        """Read the thread until the file's message is in it, and remember all messages of this check."""
+        """Read the thread, until the message of the shared file is in it, and compare its text."""
         for reads in range(1, _FILE_READS + 1):
-            messages = await self._read("conversations.replies", ts=self._root)
-            self._replies |= {str(message["ts"]) for message in messages} - {self._root}
-            has_file = any(file.get("id") == self._file for message in messages for file in message.get("files") or ())
-            if has_file or not self._file or reads == _FILE_READS:
-                return
+            await self._read("conversations.replies", ts=self._root)
+            if not self._is_shared or reads == _FILE_READS or any(map(self._has_file, self._found.values())):
+                break
             await asyncio.sleep(1.0)
+        shown = json.dumps(list(self._found.values()))
+        if missing := [text for text in self._texts if text not in shown]:
+            raise StepError(f"the thread lacks the text of {', '.join(map(repr, missing))}. {REPORT_REMEDY}")
 
-    async def _read(self, method: str, **arguments: str) -> list[ApiObject]:
-        """Return the messages of this check in the thread or channel."""
+    async def _read(self, method: str, **arguments: str) -> None:
+        """Find the messages of this check in the thread or channel."""
         arguments |= {"channel": self._channel, "include_all_metadata": "true", "limit": "200"}
         messages: Iterable[ApiObject] = (await self._call(method, arguments, reads=True)).get("messages") or ()
-        own = (message for message in messages if message.get("user") == self._own["user_id"])
-        return [
-            message
-            for message in own
-            if self._marker in json.dumps(message)
-            or any(file.get("id") == self._file for file in message.get("files") or ())
-        ]
+        for message in messages:
+            if message.get("user") == self._own["user_id"] and (
+                self._marker in json.dumps(message) or self._has_file(message)
+            ):
+                self._found[str(message["ts"])] = message
+
+    def _has_file(self, message: ApiObject) -> bool:
+        return any(file.get("id") == self._file for file in message.get("files") or ())
 
     async def clean_up(self) -> None:
         """Delete everything that the check wrote, and name what may be left."""
         if not self._has_posted:
             return
-        found = list[ApiObject]()
-
-        async def read_channel() -> None:
-            found.extend(await self._read("conversations.history"))
-
-        async def read_thread() -> None:
-            self._replies |= {
-                str(message["ts"]) for message in await self._read("conversations.replies", ts=self._root)
-            }
-
         if not self._channel.startswith(("U", "W")):  # Slack: the id of a DM is known after the first post
-            await self._runner.run(LiveStep("read channel", "conversations.history", read_channel))
+            await self._run("read channel", "conversations.history", self._read("conversations.history"))
         if self._root and self._runner.uncertain:
-            await self._runner.run(LiveStep("read thread", "conversations.replies", read_thread))
-        roots = {str(message["ts"]) for message in found} | {self._root} - {""}
-        replies = self._replies - roots
+            await self._run("read thread", "conversations.replies", self._read("conversations.replies", ts=self._root))
+        replies = {ts for ts, message in self._found.items() if message.get("thread_ts", ts) != ts}
+        replies |= {self._stream} - {""}
+        roots = (self._found.keys() | {self._root}) - replies - {""}
+        if roots:
+            self._runner.uncertain.discard("post")
+        if any(not self._found.get(ts, {}).get("files") for ts in replies):
+            self._runner.uncertain.discard("stream start")
         left = []
-        if self._file and not await self._delete("delete file", "files.delete", {"file": self._file}):
+        if self._file and not await self._run(
+            "delete file", "files.delete", self._delete("files.delete", file=self._file)
+        ):
             left.append(f"the file {self._file}")
-        for ts in (*sorted(replies), *sorted(roots)):
-            arguments = {"channel": self._channel, "ts": ts}
-            if not await self._delete("delete message", "chat.delete", arguments):
+        for ts in (*sorted(replies), *sorted(roots)):  # Slack: a deleted message with replies stays as a tombstone
+            deletion = self._delete("chat.delete", channel=self._channel, ts=ts)
+            if not await self._run("delete message", "chat.delete", deletion):
                 left.append(f"{self._own['url']}archives/{self._channel}/p{ts.replace('.', '')}")
         self._runner.report_cleanup(self._channel, self._marker, left)
 
-    async def _delete(self, name: str, method: str, arguments: Mapping[str, str]) -> bool:
-        async def delete() -> None:
-            try:
-                await self._call(method, arguments)
-            except SurfaceError as error:
-                code = getattr(error, "code", "")
-                if code in ("message_not_found", "file_not_found", "file_deleted"):
-                    return
-                if code != "cant_delete_message":
-                    raise
-                await self._call("chat.stopStream", arguments)  # Slack: an open stream cannot be deleted
-                await self._call(method, arguments)
+    async def _run(self, name: str, method: str, call: Awaitable[None]) -> bool:
+        return await self._runner.run(LiveStep(name, method, lambda: call))
 
-        return await self._runner.run(LiveStep(name, method, delete))
+    async def _delete(self, method: str, **arguments: str) -> None:
+        try:
+            await self._call(method, arguments)
+        except RefusedError as refusal:
+            if refusal.code in _DELETED:
+                return
+            if refusal.code != "cant_delete_message":
+                raise
+            await self._call("chat.stopStream", arguments)  # Slack: an open stream cannot be deleted
+            await self._call(method, arguments)
 
 
 def _text_chunk(text: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Steps of a live check: each makes one call, and compares the response with what the bot reads from it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,9 +21,14 @@ PAUSES = (0.5, 2.0)
 #: Seconds that the running step has to end after Ctrl-C.
 INTERRUPTED_SECONDS = 15.0
 
-_REPORT_REMEDY = "Report it with the file of `--record`"
+#: Remedy for a response that differs from what the bot expects.
+REPORT_REMEDY = "Report it with the file of `--record`"
 
 Report = Callable[[CheckResult], None]
+
+
+class StepError(ParleyError):
+    """The result of a step is not as expected; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,9 @@ class LiveStep:
         call: the platform's name of the call.
         run: makes the call.
         expected: for each dotted path in the response, the expected value, or its type.
-        needs: the name of the step without which this one is not tried; empty for none.
+        needs: the names of the steps without which this one is not tried.
+        posts: whether the call posts a message.
+        repeat_code: the error code of a repeated call, which succeeded before without a response.
         permission: Discord: the permission that the call needs.
     """
 
@@ -42,7 +50,9 @@ class LiveStep:
     call: str
     run: Callable[[], Awaitable[object]]
     expected: Mapping[str, Any] = field(default_factory=dict)
-    needs: str = ""
+    needs: tuple[str, ...] = ()
+    posts: bool = False
+    repeat_code: str = ""
     permission: str = ""
 
 
@@ -62,7 +72,7 @@ class StepRunner:
 
     Attributes:
         recorder: see above.
-        uncertain: the names of the failed steps whose calls may have taken effect.
+        uncertain: the names of failed steps that may have posted a message nevertheless.
     """
 
     def __init__(
@@ -79,8 +89,8 @@ class StepRunner:
         self._report = report
         self._find_remedy = find_remedy
         self._seconds = seconds
-        self._done = {""}
-        self.uncertain: list[str] = []
+        self._done = set[str]()
+        self.uncertain: set[str] = set()
 
     def report(self, verdict: CheckVerdict, line: str) -> None:
         self._report(CheckResult(verdict, f"{self._platform}: {line}"))
@@ -94,8 +104,8 @@ class StepRunner:
         for item in left:
             self.report(CheckVerdict.FAIL, f"not deleted: {item}. Delete it by hand")
         if self.uncertain:
-            names = ", ".join(dict.fromkeys(self.uncertain))
-            line = f'without an answer: {names}. If "{marker}" appears in {place} later, delete it by hand'
+            names = " and ".join(sorted(self.uncertain))
+            line = f'{names} may still take effect: if "{marker}" appears in {place}, delete it by hand'
             self.report(CheckVerdict.NOTE, line)
         elif not left:
             self.report(CheckVerdict.OK, "everything that the check wrote is deleted")
@@ -104,7 +114,7 @@ class StepRunner:
         """Run steps in turn; report those that are not tried, since a step that they need failed, in one line."""
         skipped = []
         for step in steps:
-            if step.needs in self._done:
+            if self._done.issuperset(step.needs):
                 await self.run(step)
             else:
                 skipped.append(step.name)
@@ -125,44 +135,44 @@ class StepRunner:
             raise
 
     async def _run(self, step: LiveStep) -> bool:
-        first, line = len(self.recorder.exchanges), f"{step.name} ({step.call}): "
-        fault = ""
+        first, fault, is_unknown, expected = len(self.recorder.exchanges), "", True, step.expected
         try:
             async with asyncio.timeout(self._seconds):
                 await step.run()
         except RefusedError as error:
-            fault = self._describe(step, error.code, self.recorder.exchanges[first:])
+            if error.code == step.repeat_code and _list_failures(self.recorder.exchanges[first:]):
+                expected = {}
+            else:
+                is_unknown, fault = False, self._describe_refusal(step, error.code)
+        except (StepError, SettingsError) as error:
+            is_unknown, fault = False, str(error)
         except TimeoutError:
-            self.uncertain.append(step.name)
-            fault = f"no success within {self._seconds:g} s{_list_attempts(self.recorder.exchanges[first:])}. Try later"
-        except SettingsError as error:
-            fault = str(error)
+            fault = f"no success within {self._seconds:g} s"
         except ParleyError as error:
-            self.uncertain.append(step.name)
-            fault = f"{error}{_list_attempts(self.recorder.exchanges[first:])}. Try later"
+            fault = str(error)
         except Exception as error:  # a response of another shape may break any code that reads it
-            self.uncertain.append(step.name)
-            fault = f"the response cannot be read ({describe_failure(error)[0]}). {_REPORT_REMEDY}"
+            fault = f"the response cannot be read ({describe_failure(error)[0]}). {REPORT_REMEDY}"
         exchanges = self.recorder.exchanges[first:]
-        if not fault:
-            fault = _find_difference(step.expected, exchanges[-1].response if exchanges else None)
+        failures = _list_failures(exchanges)
+        if fault and is_unknown:
+            if step.posts:
+                self.uncertain.add(step.name)
+            fault += f"{failures}. Try again later"
+        fault = fault or _find_difference(expected, exchanges[-1].response)
         if fault:
-            self.report(CheckVerdict.FAIL, line + fault)
+            self.report(CheckVerdict.FAIL, f"{step.name} ({step.call}): {fault}")
             return False
         self._done.add(step.name)
-        paths = ", ".join(step.expected) or "no fields"
-        line += f"HTTP {exchanges[-1].status} with {paths}, as expected"
-        earlier = _list_attempts([exchange for exchange in exchanges if not 0 < exchange.status < 400])
-        self.report(CheckVerdict.NOTE if earlier else CheckVerdict.OK, line + earlier)
+        fields = f" with {', '.join(expected)}" if expected else ""
+        line = f"{step.name} ({step.call}): HTTP {exchanges[-1].status}{fields}, as expected{failures}"
+        self.report(CheckVerdict.NOTE if failures else CheckVerdict.OK, line)
         return True
 
-    def _describe(self, step: LiveStep, code: str, exchanges: Sequence[Exchange]) -> str:
-        response = exchanges[-1].response if exchanges else None
-        remedy = self._find_remedy(step, code, response)
-        text = response.get("message", "") if isinstance(response, dict) else ""
-        return (
-            f"{self._platform} says {code}{f' ({text})' if isinstance(text, str) and text else ''}. {remedy}".rstrip()
-        )
+    def _describe_refusal(self, step: LiveStep, code: str) -> str:
+        response = self.recorder.exchanges[-1].response
+        text = response.get("message") if isinstance(response, dict) else None
+        named = f"{code} ({text})" if isinstance(text, str) else code
+        return f"{self._platform} says {named}. {self._find_remedy(step, code, response)}"
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
@@ -170,15 +180,11 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
     await asyncio.wait([task])
 
 
-def _list_attempts(exchanges: Sequence[Exchange]) -> str:
-    """Return the outcomes of calls as the end of a line; empty for no calls."""
-    outcomes = [
-        "no response"
-        if not exchange.status
-        else f"HTTP {exchange.status}" + (f" (wait {exchange.retry_after:g} s)" if exchange.status == 429 else "")
-        for exchange in exchanges
-    ]
-    return f", after {', '.join(outcomes)}" if outcomes else ""
+def _list_failures(exchanges: Sequence[Exchange]) -> str:
+    """Return the failures of calls as the end of a line; empty for none."""
+    counts = Counter(filter(None, (exchange.describe_failure() for exchange in exchanges)))
+    named = [f"{failure} {f'({count} times)' if count > 1 else ''}".rstrip() for failure, count in counts.items()]
+    return f", after {', '.join(named)}" if named else ""
 
 
 def _find_difference(expected: Mapping[str, Any], response: Any) -> str:
@@ -193,5 +199,5 @@ def _find_difference(expected: Mapping[str, Any], response: Any) -> str:
         if not (isinstance(value, wanted) if isinstance(wanted, type) else value == wanted):
             named = wanted.__name__ if isinstance(wanted, type) else repr(wanted)
             shown = "nothing" if value is None else repr(value)[:80]
-            return f"expected {path} ({named}), received {shown}. {_REPORT_REMEDY}"
+            return f"expected {path} ({named}), received {shown}. {REPORT_REMEDY}"
     return ""
