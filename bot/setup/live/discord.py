@@ -92,7 +92,7 @@ class DiscordLiveCheck:
             ),
             LiveStep(
                 "file",
-                f"PATCH {_MESSAGE} with a file",
+                f"PATCH {_MESSAGE}",
                 self._attach,
                 {"attachments.0.id": str, "attachments.0.filename": str, "attachments.0.url": str},
                 needs=("post",),

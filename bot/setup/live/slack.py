@@ -90,12 +90,11 @@ class SlackLiveCheck:
                 needs=("post",) if self._is_direct else ("post", "member"),
                 posts=True,
             ),
-            LiveStep("stream append", "chat.appendStream", self._append, {"ok": True}, ("stream start",)),
+            LiveStep("stream append", "chat.appendStream", self._append, needs=("stream start",)),
             LiveStep(
                 "stream stop",
                 "chat.stopStream",
                 self._stop_stream,
-                {"ok": True},
                 needs=("stream start",),
                 repeat_code="message_not_in_streaming_state",
             ),

@@ -1,6 +1,7 @@
 """Steps of a live check: each makes one call, and compares the response with what the bot reads from it."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -135,35 +136,32 @@ class StepRunner:
             raise
 
     async def _run(self, step: LiveStep) -> bool:
-        first, fault, is_unknown, expected = len(self.recorder.exchanges), "", True, step.expected
+        first, fault, is_unknown = len(self.recorder.exchanges), "", False
         try:
             async with asyncio.timeout(self._seconds):
                 await step.run()
         except RefusedError as error:
-            if error.code == step.repeat_code and _list_failures(self.recorder.exchanges[first:]):
-                expected = {}
-            else:
-                is_unknown, fault = False, self._describe_refusal(step, error.code)
+            if error.code != step.repeat_code or not _list_failures(self.recorder.exchanges[first:]):
+                fault = self._describe_refusal(step, error.code)
         except (StepError, SettingsError) as error:
-            is_unknown, fault = False, str(error)
-        except TimeoutError:
-            fault = f"no success within {self._seconds:g} s"
-        except ParleyError as error:
             fault = str(error)
+        except TimeoutError:
+            fault, is_unknown = f"no success within {self._seconds:g} s", True
+        except ParleyError as error:
+            fault, is_unknown = str(error), True
         except Exception as error:  # a response of another shape may break any code that reads it
-            fault = f"the response cannot be read ({describe_failure(error)[0]}). {REPORT_REMEDY}"
+            fault, is_unknown = f"the response cannot be read ({describe_failure(error)[0]}). {REPORT_REMEDY}", True
         exchanges = self.recorder.exchanges[first:]
         failures = _list_failures(exchanges)
-        if fault and is_unknown:
+        if is_unknown:
+            fault += f"{failures}. Try again later"
             if step.posts:
                 self.uncertain.add(step.name)
-            fault += f"{failures}. Try again later"
-        fault = fault or _find_difference(expected, exchanges[-1].response)
-        if fault:
+        if fault := fault or _compare(step, exchanges):
             self.report(CheckVerdict.FAIL, f"{step.name} ({step.call}): {fault}")
             return False
         self._done.add(step.name)
-        fields = f" with {', '.join(expected)}" if expected else ""
+        fields = f" with {', '.join(step.expected)}" if step.expected else ""
         line = f"{step.name} ({step.call}): HTTP {exchanges[-1].status}{fields}, as expected{failures}"
         self.report(CheckVerdict.NOTE if failures else CheckVerdict.OK, line)
         return True
@@ -185,6 +183,13 @@ def _list_failures(exchanges: Sequence[Exchange]) -> str:
     counts = Counter(filter(None, (exchange.describe_failure() for exchange in exchanges)))
     named = [f"{failure} {f'({count} times)' if count > 1 else ''}".rstrip() for failure, count in counts.items()]
     return f", after {', '.join(named)}" if named else ""
+
+
+def _compare(step: LiveStep, exchanges: Sequence[Exchange]) -> str:
+    """Compare the last response to the call of a step; it has none if a look-up found the effect."""
+    own = [exchange for exchange in exchanges if exchange.call == re.sub(r"{\w+}", "{}", step.call)]
+    answered = [exchange for exchange in own or exchanges if 0 < exchange.status < 300]
+    return _find_difference(step.expected, answered[-1].response) if answered else ""
 
 
 def _find_difference(expected: Mapping[str, Any], response: Any) -> str:

@@ -67,7 +67,7 @@ def is_named(step: str, line: str) -> bool:
 
 def check_left(run: LiveRun, slack: SlackSimulator, channel: SlackConversation) -> None:
     """Check that each message of the channel is named in a line; a tombstone stays above a reply."""
-    for message in (message for message in slack.messages(channel) if not message.deleted):
+    for message in (message for message in slack.messages(channel) if not message.is_tombstone):
         assert any(message.ts.replace(".", "") in line for line in run.failures), run.results
 
 
