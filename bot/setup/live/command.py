@@ -101,7 +101,7 @@ def print_live_checks(places: Collection[str], record: Path | None, *, as_json: 
     Raises:
         SettingsError: an option or a setting is wrong. No call is made then.
     """
-    found = list[CheckResult]()
+    named, found = parse_places(places), list[CheckResult]()
 
     def report(result: CheckResult) -> None:
         found.append(result)
@@ -112,7 +112,7 @@ def print_live_checks(places: Collection[str], record: Path | None, *, as_json: 
         task = asyncio.current_task()
         assert task is not None, "asyncio.run makes a task"
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        await run_live_checks(load_settings(), parse_places(places), report, record)
+        await run_live_checks(load_settings(), named, report, record)
 
     is_interrupted = False
     try:

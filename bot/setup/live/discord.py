@@ -71,7 +71,7 @@ class DiscordLiveCheck:
                 "post",
                 f"POST {_CHANNEL}/messages",
                 self._post,
-                {"id": str, "channel_id": str, "content": self._text("a **post**"), "nonce": str},
+                {"id": str, "channel_id": str, "content": self._text("a **post**")},
                 needs=("place",),
                 posts=True,
                 permission="Send Messages",
