@@ -136,15 +136,16 @@ def check_settings(
 
     Each failure is printed with its remedy.
     """
-    from bot.monitoring import logs
-    from bot.setup import check
-    from bot.setup.live import command
-
     if live:
+        from bot.monitoring import logs
+        from bot.setup.live import command
+
         logs.configure_logging("ERROR")
         raise typer.Exit(code=command.print_live_checks(places or (), record, as_json=as_json))
     if places or record:
         raise SettingsError("--in and --record belong to --live: write `parley check --live`")
+    from bot.setup import check
+
     raise typer.Exit(code=not asyncio.run(check.print_checks(as_json=as_json)))
 
 
