@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import discord
-
 from bot.setup.live.steps import PAUSES, LiveStep, StepError, StepRunner
 from channels.base import File, Priority
 from channels.discord.client.api import DiscordApi, SentMessage
@@ -46,15 +44,7 @@ class DiscordLiveCheck:
         marker: a text that is unique to this check, and is in everything that it writes.
     """
 
-    def __init__(
-        self,
-        client: discord.Client,
-        api: DiscordApi,
-        runner: StepRunner,
-        place: int,
-        marker: str,
-    ) -> None:
-        self._client = client
+    def __init__(self, api: DiscordApi, runner: StepRunner, place: int, marker: str) -> None:
         self._api = api
         self._runner = runner
         self._channel = place
@@ -131,12 +121,11 @@ class DiscordLiveCheck:
         except RefusedError as refusal:
             if refusal.code != _UNKNOWN_CHANNEL:
                 raise
-            user = await self._api.fetch("user", lambda: self._client.fetch_user(self._channel), "user")
-            channel = await self._api.fetch("dm", user.create_dm, "dm")
+            channel = await self._api.open_dm(self._channel)
         self._channel = channel.id
-        if isinstance(channel, discord.DMChannel):
+        if channel.type.name == "private":
             return
-        if not isinstance(channel, discord.TextChannel):
+        if channel.type.name not in ("text", "news"):
             raise StepError("the id is that of no text channel and no DM. Name one of these after `--in discord:`")
         guild = await self._api.fetch_guild(channel.guild.id)
         found = await self._api.fetch_channel(channel.id, guild)
@@ -178,7 +167,7 @@ class DiscordLiveCheck:
     async def _read(self) -> None:
         await self._api.fetch_message(self._channel, self._message)
 
-    async def _find_own(self) -> list[discord.Message]:
+    async def _find_own(self) -> list[Any]:
         """Fetch the bot's messages with the marker."""
         target = self._api.get_partial_channel(self._channel)
         messages = await self._api.fetch_messages(target, after=0, limit=50)
@@ -234,7 +223,7 @@ async def check_discord(login: DiscordSettings, place: str, marker: str, runner:
     client = make_client(login)
     api = DiscordApi(client, pauses=PAUSES, speed=speed)
     runner.recorder.attach(api.trace)
-    check = DiscordLiveCheck(client, api, runner, int(place), marker)
+    check = DiscordLiveCheck(api, runner, int(place), marker)
     try:
         await runner.run_all([LiveStep("token", "GET /users/@me", lambda: log_in(client, login)), *check.list_steps()])
     finally:

@@ -72,7 +72,6 @@ class StepRunner:
         seconds: the time limit of each step.
 
     Attributes:
-        recorder: see above.
         uncertain: the names of failed steps that may have posted a message nevertheless.
     """
 

@@ -209,6 +209,14 @@ class DiscordApi:
 
         await self.call("tell", send, self._caller.limiters.get(("tell", user), MESSAGE_WINDOW))
 
+    async def open_dm(self, user: int) -> discord.DMChannel:
+        """Open the direct messages with a user, without a message. Discord: the same channel each time."""
+
+        async def send() -> discord.DMChannel:
+            return await (await self._client.fetch_user(user)).create_dm()
+
+        return await self.fetch("dm", send, ("dm", user))
+
     async def start_thread(self, channel: int, message: int, name: str) -> None:
         """Start a thread on a message, unless the message has one.
 
