@@ -9,7 +9,7 @@ _DEFAULT = Setup(
             "discord",
             "",
             """
-            $ .venv/bin/parley manifest discord
+            $ parley manifest discord
             """,
         ),
     ),
@@ -23,7 +23,7 @@ _SHARDED = Setup(
             "discord",
             "harbour",
             """
-            $ .venv/bin/parley status | grep discord:
+            $ parley status | grep discord:
             """,
         ),
         Scene(
@@ -32,7 +32,7 @@ _SHARDED = Setup(
             "",
             """
             + disable the intent
-            $ .venv/bin/parley check | grep intent
+            $ parley check | grep intent
             + enable the intent
             """,
         ),
@@ -41,7 +41,7 @@ _SHARDED = Setup(
             "discord",
             "",
             """
-            $ .venv/bin/parley manifest discord
+            $ parley manifest discord
             """,
         ),
     ),
@@ -58,7 +58,7 @@ _HTTP = Setup(
             "slack",
             "",
             """
-            $ .venv/bin/parley manifest slack | grep your-bot | sort | uniq -c
+            $ parley manifest slack | grep your-bot | sort | uniq -c
             """,
         ),
         Scene(

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 START_TIMEOUT_SECONDS = 60.0
 
 #: Path of the program on the pages.
-PROGRAM = ".venv/bin/parley"
+PROGRAM = "parley"
 
 #: Prefix of a log line: time, level and logger.
 _LOG_PREFIX = re.compile(r"^\S+ \S+ [A-Z]+ [\w.]+: ")

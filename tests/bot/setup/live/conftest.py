@@ -1,7 +1,7 @@
 """Fixtures that run the live check against the local platforms."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -75,3 +75,13 @@ async def run_check(
     parsed = Settings.model_validate(variables)
     await run_live_checks(parsed, {name: place}, run.report, record, speed=SPEED, seconds=seconds)
     return run
+
+
+def pair_faults(calls: Iterable[str], kinds: Sequence[str], *, all_kinds_for: Collection[str]) -> list[tuple[str, str]]:
+    """Return pairs of a call and a kind of fault: one kind for each call in turn, all for some."""
+    return [
+        (call, kind)
+        for number, call in enumerate(calls)
+        for turn, kind in enumerate(kinds)
+        if call in all_kinds_for or number % len(kinds) == turn
+    ]

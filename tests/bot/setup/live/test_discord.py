@@ -7,7 +7,7 @@ import pytest
 
 from channels.discord.invite import PERMISSIONS
 from chatrig.discord import DiscordSimulator, GuildChannel
-from tests.bot.setup.live.conftest import SPEED, LiveRun, run_check
+from tests.bot.setup.live.conftest import SPEED, LiveRun, pair_faults, run_check
 
 #: Routes of the check in a hidden channel, with the step that calls each first.
 ROUTES = {
@@ -24,6 +24,9 @@ ROUTES = {
     "GET /channels/{channel}/messages": "read channel",
     "DELETE /channels/{channel}/messages/{message}": "delete message",
 }
+
+#: Routes that post what the check has to delete.
+WRITES = {"POST /channels/{channel}/messages"}
 
 
 @pytest.fixture
@@ -120,8 +123,10 @@ async def test_a_refused_token_names_the_place_of_another(server: DiscordSimulat
     assert "DISCORD_BOT_TOKEN: Discord rejects it. Copy it at https://discord.com/developers/applications" in failure
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("kind", ["rate_limit", "proxy_limit", "error", "lose_response"])
+@pytest.mark.parametrize(
+    ("route", "kind"),
+    pair_faults(ROUTES, ["rate_limit", "proxy_limit", "error", "lose_response"], all_kinds_for=WRITES),
+)
 async def test_a_temporary_fault_is_at_most_one_line_and_nothing_is_left(
     server: DiscordSimulator, hidden: GuildChannel, route: str, kind: str
 ) -> None:
@@ -142,8 +147,9 @@ async def test_a_temporary_fault_is_at_most_one_line_and_nothing_is_left(
     assert server.messages(hidden) == []
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("kind", ["error", "lose_response", "refused_token"])
+@pytest.mark.parametrize(
+    ("route", "kind"), pair_faults(ROUTES, ["error", "lose_response", "refused_token"], all_kinds_for=WRITES)
+)
 async def test_a_lasting_fault_is_named_once_and_so_is_what_is_left(
     server: DiscordSimulator, hidden: GuildChannel, route: str, kind: str
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from channels.slack.client.auth import SCOPES
 from chatrig.slack import SlackConversation, SlackSimulator
-from tests.bot.setup.live.conftest import SPEED, LiveRun, run_check
+from tests.bot.setup.live.conftest import SPEED, LiveRun, pair_faults, run_check
 
 #: Methods of the check in a private channel, in order, with the step that calls each first.
 METHODS = {
@@ -30,6 +30,9 @@ METHODS = {
     "files.delete": "delete file",
     "chat.delete": "delete message",
 }
+
+#: Methods that post what the check has to delete.
+WRITES = {"chat.postMessage", "chat.startStream", "files.completeUploadExternal"}
 
 READS = {
     "conversations.info",
@@ -128,8 +131,9 @@ async def test_a_missing_scope_is_named_with_its_remedy(
     assert slack.messages(secret) == []
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["rate_limit", "error", "lose_response"])
+@pytest.mark.parametrize(
+    ("method", "kind"), pair_faults(METHODS, ["rate_limit", "error", "lose_response"], all_kinds_for=WRITES)
+)
 async def test_a_temporary_fault_is_one_note_and_nothing_is_left(
     slack: SlackSimulator, secret: SlackConversation, method: str, kind: str
 ) -> None:
@@ -147,8 +151,9 @@ async def test_a_temporary_fault_is_one_note_and_nothing_is_left(
     assert slack.messages(secret) == []
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["error", "lose_response", "token_revoked"])
+@pytest.mark.parametrize(
+    ("method", "kind"), pair_faults(METHODS, ["error", "lose_response", "token_revoked"], all_kinds_for=WRITES)
+)
 async def test_a_lasting_fault_is_one_failure_and_what_is_left_is_named(
     slack: SlackSimulator, secret: SlackConversation, method: str, kind: str
 ) -> None:
