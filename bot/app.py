@@ -67,7 +67,7 @@ async def run_bot(settings: Settings, stop: asyncio.Event) -> None:
 
     Raises:
         SettingsError: a setting prevents the start.
-        StoreError: the database prevents the start.
+        StoreError: the database prevents the start, or a newer version of Parley has migrated it.
         ConnectionLostError: the connection to a platform is lost and cannot be restored.
         ShutdownTimeoutError: the shutdown takes too long, for example because the database hangs.
     """
@@ -98,9 +98,9 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
 
     Raises:
         SettingsError: a setting prevents the start.
-        StoreError: the database prevents the start.
+        StoreError: the database prevents the start, or a newer version of Parley has migrated it.
         ConnectionLostError: the connection to a platform is lost and cannot be restored. The running turns are
-            finished first.
+            finished first, also after a migration.
     """
     raise_open_files_limit()
     for misspelt in find_misspelt_settings():

@@ -8,9 +8,10 @@ from functools import partial
 from channels.base import Channel
 from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
-from core.errors import ConnectionLostError, StoreError
+from core.errors import ConnectionLostError, SchemaError, StoreError
 from core.secret_redaction import format_error
 from core.store.database import Database
+from core.store.migrate import list_known_revisions, verify_revision
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class HealthMonitor:
         self._limit = max_silence_seconds
         self._reasons: dict[str, str] = {"start": "starting"}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._schema_error: SchemaError | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -66,11 +68,11 @@ class HealthMonitor:
 
         Raises:
             ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.
+            SchemaError: a newer version of Parley has migrated the database.
         """
         self._reasons.pop("start", None)
-        check = run_every(
-            DATABASE_CHECK_SECONDS, partial(self._check_database, database), failure="the database cannot be checked"
-        )
+        work = partial(self._check_database, database, list_known_revisions())
+        check = run_every(DATABASE_CHECK_SECONDS, work, failure="the database cannot be checked")
         self._start_task(check, name="health of the database")
         try:
             await self._watch_channels(channels)
@@ -86,11 +88,14 @@ class HealthMonitor:
 
         Raises:
             ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.
+            SchemaError: as for `watch`.
         """
         heartbeats = {channel: (channel.last_event_at(), event_loop.now()) for channel in channels}
         tries = dict.fromkeys(channels, 0)
         while True:
             await asyncio.sleep(CHECK_SECONDS)
+            if self._schema_error is not None:
+                raise self._schema_error
             for channel, (last_event_at, since) in heartbeats.items():
                 if channel.last_event_at() != last_event_at or not last_event_at:  # a new event, or no connection yet
                     heartbeats[channel], tries[channel] = (channel.last_event_at(), event_loop.now()), 0
@@ -114,11 +119,15 @@ class HealthMonitor:
         except Exception as error:
             log.error("%s: cannot reconnect: %s", channel.name, format_error(error))
 
-    async def _check_database(self, database: Database) -> None:
+    async def _check_database(self, database: Database, known_revisions: Collection[str]) -> None:
         reason = None
         try:
             async with asyncio.timeout(DATABASE_CHECK_SECONDS):
                 await database.ping()
+                await verify_revision(database, known_revisions)
+        except SchemaError as error:
+            reason = str(error)
+            self._schema_error = error
         except StoreError as error:
             reason = str(error)
         except TimeoutError:

@@ -1,5 +1,6 @@
 """Schema migrations: applies Alembic's revisions, and checks tables and columns."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -13,6 +14,9 @@ from core.store.database import Database
 from core.store.schema import metadata
 
 MIGRATIONS = Path(__file__).with_name("migrations")
+
+#: Alembic's table of the applied revisions.
+_APPLIED = sa.table("alembic_version", sa.column("version_num", sa.Text))
 
 
 async def migrate(database: Database) -> list[str]:
@@ -74,6 +78,27 @@ async def list_pending(database: Database) -> list[str]:
         return await connection.run_sync(_find_pending)
 
 
+def list_known_revisions() -> list[str]:
+    """Return the Alembic revisions of this version of Parley, newest first.
+
+    They are read from disk, where an upgrade may replace the files of a running process.
+    """
+    return [script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()]
+
+
+async def verify_revision(database: Database, known: Collection[str]) -> None:
+    """Check that no newer version of Parley has migrated the database since the start.
+
+    Args:
+        known: the result of `list_known_revisions` at the start.
+
+    Raises:
+        SchemaError: the database is newer than this version of Parley.
+        StoreError: the database cannot be used.
+    """
+    _verify_known({row.version_num for row in await database.run(sa.select(_APPLIED))}, known)
+
+
 def _migrate(connection: sa.Connection) -> list[str]:
     missing = _find_pending(connection)
     if missing:
@@ -82,16 +107,19 @@ def _migrate(connection: sa.Connection) -> list[str]:
 
 
 def _find_pending(connection: sa.Connection) -> list[str]:
-    scripts = ScriptDirectory.from_config(_create_config(connection))
     applied = set(MigrationContext.configure(connection).get_current_heads())
-    revisions = [script.revision for script in scripts.walk_revisions()]  # a single line of revisions, newest first
-    if unknown := applied - set(revisions):
+    revisions = list_known_revisions()  # a single line
+    _verify_known(applied, revisions)
+    newer = revisions[: min((revisions.index(revision) for revision in applied), default=len(revisions))]
+    return newer[::-1]
+
+
+def _verify_known(applied: set[str], known: Collection[str]) -> None:
+    if unknown := applied - set(known):
         raise SchemaError(
             f"the database is at revision {', '.join(sorted(unknown))}, which this version of Parley does not "
             "know: run the version that wrote it, or a newer one"
         )
-    newer = revisions[: min((revisions.index(revision) for revision in applied), default=len(revisions))]
-    return newer[::-1]
 
 
 def _create_config(connection: sa.Connection) -> Config:
