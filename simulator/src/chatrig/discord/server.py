@@ -1,7 +1,7 @@
 """Local Discord: a server (guild) behind an HTTP server on this machine."""
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from secrets import token_urlsafe
 from types import TracebackType
@@ -30,6 +30,7 @@ from chatrig.discord.state.guild import Guild
 from chatrig.discord.state.messages import DiscordMessage, DiscordUser, GuildChange, GuildChannel, GuildEvent
 from chatrig.discord.state.payloads import DiscordPayloads, Json
 from chatrig.discord.state.permissions import DEFAULT_PERMISSIONS, GUILDS, PRIVILEGED_INTENTS
+from chatrig.discord.state.saved_state import load_guild, save_guild
 from chatrig.discord.user_actions import DiscordUserActions
 from chatrig.observable import ObservableSimulator
 
@@ -59,7 +60,14 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         faults: faults that tests inject.
     """
 
-    def __init__(self, *, port: int = 0, speed: float = 1.0, rate_limits: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        speed: float = 1.0,
+        rate_limits: bool = True,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         """Create the server; it listens once the context is entered.
 
         Args:
@@ -67,13 +75,17 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
             speed: factor by which rate limits, timeouts and heartbeats run faster than Discord's. At 20, an
                 interaction must be acknowledged within 150 ms.
             rate_limits: whether to enforce rate limits.
+            state: the result of an earlier server's `save_state`, with which this one begins.
         """
         self._port = port
         self._activity_log = DiscordActivityLog()
         guild = Guild(self._publish_change, self._publish_event)
+        if state is not None:
+            load_guild(guild, state)
         self.permissions = set(DEFAULT_PERMISSIONS)
         self.privileged_intents = set(PRIVILEGED_INTENTS)
-        self.bot_token = f"{b64encode(guild.bot.id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
+        token = f"{b64encode(guild.bot.id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
+        self.bot_token: str = token if state is None else state["bot_token"]
         self.api_url = ""
         self.gateway_url = ""
         self.allowed_unknown_calls = set()
@@ -110,6 +122,11 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         app.router.add_get("/gateway/", self._gateway.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
+        if state is not None:
+            self.people.update({user.name: user for user in guild.users.values() if not user.is_bot})
+            places = (place for place in guild.channels.values() if place.kind in ("text", "forum"))
+            self.channels.update({place.name: place for place in places})
+            return
         for name, display_name in _PEOPLE.items():
             self.people[name] = self._guild.add_user(name, display_name)
         for name in _CHANNELS:
@@ -297,6 +314,13 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         Its addresses hold for the whole process: one client's simulator at a time.
         """
         return start_discord_client(client, self.bot_token, self.api_url, self.gateway_url)
+
+    def save_state(self) -> Json:
+        """Return the server and its bot token as JSON, for the parameter `state` of a later simulator.
+
+        The module `chatrig.discord.state.saved_state` lists the parts that are left out.
+        """
+        return {"bot_token": self.bot_token, **save_guild(self._guild)}
 
     # Actions of Discord
 

@@ -35,7 +35,15 @@ from chatrig.slack.router import SlackRouter
 from chatrig.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 from chatrig.slack.state.messages import SlackConversation, SlackMessage
 from chatrig.slack.state.payloads import SlackPayloads
-from chatrig.slack.state.workspace import UserGroup, Workspace, WorkspaceChange, WorkspaceUser, create_id
+from chatrig.slack.state.saved_state import load_workspace, save_workspace
+from chatrig.slack.state.workspace import (
+    SLACKBOT,
+    UserGroup,
+    Workspace,
+    WorkspaceChange,
+    WorkspaceUser,
+    create_id,
+)
 from chatrig.slack.user_actions import SlackUserActions
 
 _DEFAULT_USERS = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauling"}
@@ -76,6 +84,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         is_unlisted: bool = False,
         name: str = "Simulator",
         primary: "SlackSimulator | None" = None,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
         """Create a workspace; the server starts when the context is entered.
 
@@ -88,6 +97,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
             name: the name of the workspace.
             primary: a workspace whose app is installed here, too. Both share its sockets, request URL and API address.
                 Enter it first.
+            state: the result of an earlier workspace's `save_state`, with which this one begins.
         """
         self._port = port
         self._primary = primary
@@ -103,7 +113,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         self._installed_actions = None
         self.shortcuts = {}
         self.commands: list[Mapping[str, Any]] = []
-        self.bot_token = f"xoxb-{token_hex(12)}"
+        self.bot_token: str = f"xoxb-{token_hex(12)}" if state is None else state["bot_token"]
         self.app_token: str = f"xapp-1-{app_id}-{token_hex(12)}" if primary is None else primary.app_token
         self.signing_secret: str = token_hex(16) if primary is None else primary.signing_secret
         self.api_url = ""
@@ -152,10 +162,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         limits = self._limits = SlackRateLimits(speed, is_unlisted=is_unlisted) if rate_limits else None
         self._router = SlackRouter(self._activity_log, self.faults, limits, api, self._commands)
         self._runner = self._build_runner()
-        for person, real_name in _DEFAULT_USERS.items():
-            self.add_user(person, real_name)
-        for place in _DEFAULT_CHANNELS:
-            self.add_channel(place)
+        self._add_people_and_channels(state)
 
     async def __aenter__(self) -> "SlackSimulator":
         await self._runner.setup()
@@ -183,6 +190,20 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         else:
             self._primary._secondaries.remove(self)
         await self._runner.cleanup()
+
+    def _add_people_and_channels(self, state: Mapping[str, Any] | None) -> None:
+        if state is None:
+            for person, real_name in _DEFAULT_USERS.items():
+                self.add_user(person, real_name)
+            for place in _DEFAULT_CHANNELS:
+                self.add_channel(place)
+            return
+        load_workspace(self._workspace, state)
+        for message in self._workspace.all_messages():
+            self._events.record_message(message)
+        people = (user for user in self._workspace.users.values() if not user.is_bot and user.id != SLACKBOT)
+        self.people.update({user.name: user for user in people})
+        self.channels.update({place.name: place for place in self._workspace.channels.values() if not place.is_dm})
 
     def _build_runner(self) -> web.AppRunner:
         app = web.Application(client_max_size=8 * 2**20)
@@ -397,6 +418,13 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         Its client has the token `bot_token` and the `base_url` `api_url`.
         """
         return connect_bolt(app, self.app_token)
+
+    def save_state(self) -> dict[str, Any]:
+        """Return the workspace and its bot token as JSON, for the parameter `state` of a later simulator.
+
+        The module `chatrig.slack.state.saved_state` lists the parts that are left out.
+        """
+        return {"bot_token": self.bot_token, **save_workspace(self._workspace)}
 
     # Actions of Slack
 

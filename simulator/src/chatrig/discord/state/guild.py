@@ -285,7 +285,23 @@ class Guild:
         Args:
             details: further fields of `DiscordMessage`; the first message of a forum post has the post's id as `id`.
         """
-        details.setdefault("id", create_id())
+        message = self.add_message(channel, author, content, **{"id": create_id(), **details})
+        self._add_thread_members(message)
+        is_reopened = self.set_archived(channel, False)
+        self._on_change(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
+        if is_reopened:
+            # Discord does not document the order. A message before its thread is the harder case.
+            self.publish_thread(channel, is_reopened=True)
+        return message
+
+    def add_message(
+        self, channel: GuildChannel, author: DiscordUser, content: DiscordContent, **details: Any
+    ) -> DiscordMessage:
+        """Add a message to a channel without an event, and return it.
+
+        Args:
+            details: further fields of `DiscordMessage`, with its `id`.
+        """
         mentions = self._parse_mentions(content, details.get("reply_to"), details.get("type", DEFAULT))
         message = DiscordMessage(
             channel=channel,
@@ -296,12 +312,6 @@ class Guild:
             **details,
         )
         self._messages[channel.id][message.id] = message
-        self._add_thread_members(message)
-        is_reopened = self.set_archived(channel, False)
-        self._on_change(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
-        if is_reopened:
-            # Discord does not document the order. A message before its thread is the harder case.
-            self.publish_thread(channel, is_reopened=True)
         return message
 
     def _add_thread_members(self, message: DiscordMessage) -> None:

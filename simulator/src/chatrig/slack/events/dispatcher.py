@@ -205,9 +205,13 @@ class SlackEventDispatcher:
             if event["type"] in self._subscriptions:
                 self._send(event | {"event_ts": self._workspace.create_ts()})
 
+    def record_message(self, message: SlackMessage) -> None:
+        """Store a message as the `previous_message` of its next change, without an event."""
+        self._last_payloads[message.channel.id, message.ts] = _without_files(self._payloads.message(message))
+
     def _dispatch_posted(self, message: SlackMessage) -> None:
         payload = self._payloads.message(message)
-        self._last_payloads[message.channel.id, message.ts] = _without_files(payload)
+        self.record_message(message)
         is_readable = message.metadata and message.subtype is None and "metadata.message:read" in self._scopes
         metadata = {"metadata": message.metadata} if is_readable else {}
         self._send_message(message.channel, payload | metadata | {"event_ts": message.ts})

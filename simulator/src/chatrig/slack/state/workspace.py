@@ -164,7 +164,7 @@ class Workspace:
     def add_channel(self, name: str, *, private: bool, members: Iterable[str]) -> SlackConversation:
         if self.find_channel_by_name(name) is not None:
             raise ValueError(f"there is a channel named {name} already")
-        return self._add_channel(SlackConversation(create_id("C"), name, private=private, members=set(members)))
+        return self.register(SlackConversation(create_id("C"), name, private=private, members=set(members)))
 
     def find_channel_by_name(self, name: str) -> SlackConversation | None:
         return next((c for c in self.channels.values() if c.name == name and not c.is_dm), None)
@@ -176,11 +176,11 @@ class Workspace:
     def open_dm(self, user: WorkspaceUser) -> SlackConversation:
         """Return the DM of a user and the bot; create it if it does not exist."""
         members = {user.id, self.bot.id}
-        return self.find_dm(user) or self._add_channel(
+        return self.find_dm(user) or self.register(
             SlackConversation(create_id("D"), user.name, user=user.id, members=members)
         )
 
-    def _add_channel(self, channel: SlackConversation) -> SlackConversation:
+    def register(self, channel: SlackConversation) -> SlackConversation:
         self.channels[channel.id] = channel
         self._messages[channel.id] = {}
         return channel
@@ -266,16 +266,19 @@ class Workspace:
             ephemeral_to: the id of the only user who sees the message; None for everybody.
             details: further fields of `SlackMessage`, such as `user` and `thread_ts`.
         """
-        message = SlackMessage(
-            ts=self.create_ts(),
-            channel=channel,
-            content=content,
-            versions=[self._create_version(content)],
-            ephemeral_to=ephemeral_to,
-            **details,
-        )
-        self._messages[channel.id][message.ts] = message
+        message = self.add_message(channel, content, ts=self.create_ts(), ephemeral_to=ephemeral_to, **details)
         self._on_change(WorkspaceChange("ephemeral" if ephemeral_to else "posted", message))
+        return message
+
+    def add_message(self, channel: SlackConversation, content: SlackContent, **details: Any) -> SlackMessage:
+        """Add a message to a channel without an event, and return it.
+
+        Args:
+            details: further fields of `SlackMessage`, with its `ts`.
+        """
+        versions = [self._create_version(content)]
+        message = SlackMessage(channel=channel, content=content, versions=versions, **details)
+        self._messages[channel.id][message.ts] = message
         return message
 
     def update_message(self, message: SlackMessage, content: SlackContent, *, edited: bool | None) -> None:
