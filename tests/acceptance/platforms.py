@@ -112,8 +112,15 @@ class Platform(Protocol):
 
     def mention(self, user: str) -> str: ...
 
-    def start_conversation(self) -> BotConversation:
-        """Create a channel, and return a conversation in it."""
+    def start_conversation(self, name: str = "") -> BotConversation:
+        """Create a channel, and return a conversation in it.
+
+        Args:
+            name: the name of the channel; a new one if empty.
+        """
+
+    def find_conversation(self, name: str) -> BotConversation:
+        """Return the conversation in the channel of this name."""
 
     def start_dm(self, user: str) -> BotConversation:
         """Return a conversation of `user` in a DM with the bot."""
@@ -137,11 +144,13 @@ class Platform(Protocol):
 class SlackBotConversation:
     """Conversation in a Slack thread or DM."""
 
-    def __init__(self, slack: SlackSimulator, channel: str, *, direct: bool = False) -> None:
+    def __init__(
+        self, slack: SlackSimulator, channel: str, *, direct: bool = False, root: SlackMessage | None = None
+    ) -> None:
         self._slack = slack
         self._channel = channel
         self._prefix = "" if direct else f"<@{slack.bot_user_id}> "
-        self._root: SlackMessage | None = None
+        self._root = root
 
     async def say(
         self, text: str, *, user: str = "ada", files: Sequence[str] = (), mentions_bot: bool = True
@@ -235,12 +244,17 @@ class Slack:
     def mention(self, user: str) -> str:
         return f"<@{self.simulator.people[user].id}>"
 
-    def start_conversation(self) -> SlackBotConversation:
+    def start_conversation(self, name: str = "") -> SlackBotConversation:
         """Create a channel, and return a conversation in a thread of it.
 
         A channel of its own avoids rate limits shared with other conversations.
         """
-        return SlackBotConversation(self.simulator, self.simulator.add_channel(f"conversation-{next(_numbers)}").id)
+        channel = self.simulator.add_channel(name or f"conversation-{next(_numbers)}")
+        return SlackBotConversation(self.simulator, channel.id)
+
+    def find_conversation(self, name: str) -> SlackBotConversation:
+        channel = self.simulator.channels[name].id
+        return SlackBotConversation(self.simulator, channel, root=self.simulator.messages(channel)[0])
 
     def start_dm(self, user: str) -> SlackBotConversation:
         return SlackBotConversation(self.simulator, self.simulator.open_dm(user).id, direct=True)
@@ -350,8 +364,12 @@ class Discord:
     def mention(self, user: str) -> str:
         return f"<@{self.simulator.people[user].id}>"
 
-    def start_conversation(self) -> DiscordBotConversation:
-        return DiscordBotConversation(self.simulator, self.simulator.add_channel(f"conversation-{next(_numbers)}"))
+    def start_conversation(self, name: str = "") -> DiscordBotConversation:
+        channel = self.simulator.add_channel(name or f"conversation-{next(_numbers)}")
+        return DiscordBotConversation(self.simulator, channel)
+
+    def find_conversation(self, name: str) -> DiscordBotConversation:
+        return DiscordBotConversation(self.simulator, self.simulator.channels[name])
 
     def start_dm(self, user: str) -> DiscordBotConversation:
         return DiscordBotConversation(self.simulator, self.simulator.open_dm(user))
