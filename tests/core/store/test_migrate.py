@@ -3,16 +3,22 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
 from core.errors import SchemaError, StoreError
 from core.store.database import Database
-from core.store.migrate import list_pending, migrate, verify_schema
+from core.store.migrate import MIGRATIONS, list_pending, migrate, verify_schema
 from core.store.schema import metadata
+from tests.conftest import add_driver
+from tests.data.dumps import VERSIONS, Dump, dump_postgres
+from tests.processes.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -53,6 +59,51 @@ async def test_migrations_and_schema_agree(database: Database, path: Path, tmp_p
     assert {name: migrated[name] for name in declared if name.startswith("ix_")} == {
         name: sql for name, sql in declared.items() if name.startswith("ix_")
     }
+
+
+async def test_migrations_and_schema_agree_on_postgresql(postgres: str) -> None:
+    database = Database(postgres)
+    async with database.read() as connection:
+        assert await connection.run_sync(lambda c: compare_metadata(MigrationContext.configure(c), metadata)) == []
+    await database.aclose()
+
+
+async def migrate_as_far_as(url: str, dumped: str) -> None:
+    """Migrate an empty database to the revision of another database."""
+    first, other = Database(dumped), Database(url)
+    ((revision,),) = await first.run(sa.text("SELECT version_num FROM alembic_version"))
+
+    def upgrade(connection: sa.Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+    async with other.write() as connection:
+        await connection.run_sync(upgrade)
+    await first.aclose()
+    await other.aclose()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_released_revisions_make_the_tables_of_their_dump(version: str, tmp_path: Path) -> None:
+    files = [tmp_path / "dumped.db", tmp_path / "migrated.db"]
+    dumped, migrated = (f"sqlite+aiosqlite:///{file}" for file in files)
+    await Dump(version, "sqlite").load(dumped)
+    await migrate_as_far_as(migrated, dumped)
+    before, after = map(list_tables, files)
+    assert after == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_released_revisions_make_the_tables_of_their_postgresql_dump(
+    version: str, postgres_server: PostgresServer
+) -> None:
+    dumped, migrated = (postgres_server.create_database(uuid4().hex) for _ in range(2))
+    await Dump(version, "postgresql").load(add_driver(dumped))
+    await migrate_as_far_as(add_driver(migrated), add_driver(dumped))
+    before, after = (dump_postgres(url, postgres_server, "--schema-only") for url in (dumped, migrated))
+    assert after == before
 
 
 async def test_pending_migrations_are_applied_once(database: Database) -> None:
@@ -112,9 +163,9 @@ async def test_processes_may_migrate_at_once(path: Path) -> None:
         "from core.store.migrate import migrate\n"
         "print(asyncio.run(migrate(Database(sys.argv[1]))))\n"
     )
-    command = [sys.executable, "-c", script, f"sqlite+aiosqlite:///{path}"]
+    arguments = [sys.executable, "-c", script, f"sqlite+aiosqlite:///{path}"]
     pipe = asyncio.subprocess.PIPE
-    started = [await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe) for _ in range(3)]
+    started = [await asyncio.create_subprocess_exec(*arguments, stdout=pipe, stderr=pipe) for _ in range(3)]
     ended = [await asyncio.wait_for(process.communicate(), 100) for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], ended
     assert sum(b"0001" in out for out, _ in ended) == 1
