@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
-from bot.settings.base import SettingsSection
+from bot.settings.commands import CommandSection
 from bot.settings.parsing import HttpUrl, parse_ids
 from channels.discord.settings import DISCORD_API, DiscordSettings, SessionScope
 
@@ -27,7 +27,7 @@ _SERVER_IDS = _parse_ids("server", "right-click a server, Copy Server ID")
 _CHANNEL_IDS = _parse_ids("channel", "right-click a channel, Copy Channel ID")
 
 
-class DiscordSection(SettingsSection):
+class DiscordSection(CommandSection):
     """Settings of Discord: bot token, API URL, servers, sessions and replies."""
 
     discord_bot_token: SecretStr | None = None
@@ -63,5 +63,6 @@ class DiscordSection(SettingsSection):
             free_channels=frozenset(self.discord_free_channel_ids),
             silent=self.discord_silent_messages,
             ping_after=self.discord_ping_after_seconds,
+            command_prefix=self.command_prefix,
             shards=0 if self.discord_shard_count == "auto" else int(self.discord_shard_count),
         )

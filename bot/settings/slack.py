@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from bot.settings.base import SettingsSection
+from bot.settings.commands import CommandSection
 from bot.settings.parsing import SLACK_APPS, HttpUrl, get_secret_value, validate_prefix
 from channels.slack.settings import DEFAULT_PROMPTS, MAX_PROMPTS, DmSessions, Mode, SlackSettings, Streaming
 
@@ -15,7 +15,7 @@ _SOCKET_MODE_PAGE = "Basic Information, App-Level Tokens (scope connections:writ
 _AppToken = Annotated[SecretStr, AfterValidator(partial(validate_prefix, prefix="xapp-", page=_SOCKET_MODE_PAGE))]
 
 
-class SlackSection(SettingsSection):
+class SlackSection(CommandSection):
     """Settings of Slack: tokens, API URL, connection mode, sessions and replies."""
 
     slack_bot_token: _BotToken | None = None
@@ -88,6 +88,7 @@ class SlackSection(SettingsSection):
             client_secret=get_secret_value(self.slack_client_secret) or "",
             answers_bots=self.slack_allow_bots,
             bot_loop_limit=self.slack_bot_loop_limit,
+            command_prefix=self.command_prefix,
         )
 
     @property

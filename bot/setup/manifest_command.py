@@ -32,9 +32,13 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
 
             address = EXAMPLE_URL if settings.slack_mode == "http" else ""
             oauth_address = EXAMPLE_URL if settings.slack_client_id else ""
-            return json.dumps(
-                slack.manifest(prompts=settings.prompts, address=address, oauth_address=oauth_address), indent=2
+            manifest = slack.manifest(
+                prompts=settings.prompts,
+                address=address,
+                oauth_address=oauth_address,
+                command_prefix=settings.command_prefix,
             )
+            return json.dumps(manifest, indent=2)
         case SetupPlatform.DISCORD:
             from channels.discord import invite  # noqa: PLC0415 - imports one platform only
 

@@ -88,7 +88,7 @@ async def run_local_platforms(
             await stack.enter_async_context(DiscordSimulator()),
         )
         tour_server = await stack.enter_async_context(create_tour_server())
-        slack.install(manifest.manifest(prompts=settings.prompts))
+        slack.install(manifest.manifest(prompts=settings.prompts, command_prefix=settings.command_prefix))
         page = PageServer(slack, discord)
         await _serve_page(page, port, stack)
         environment = {
@@ -174,7 +174,8 @@ async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator"
 def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
     """Create the working folder of the tour's bot; return it and the environment.
 
-    Of the operator's settings, the environment has only the data folder: the tour must not use their keys and tools.
+    Of the operator's settings, the environment has only the data folder and the prefix of slash commands, which the
+    local Slack's manifest has too: the tour must not use their keys and tools.
     Environment variables that are no settings are inherited.
 
     Args:
@@ -192,6 +193,7 @@ def _create_tour_launch(settings: Settings, environment: Mapping[str, str], mode
         "OPENAI_BASE_URL": model_url,
         "SLACK_SUGGESTED_PROMPTS": "|".join(step.prompt for step in STEPS[:4]),
         "DATA_DIR": str(settings.data_dir.resolve()),
+        "COMMAND_PREFIX": settings.command_prefix,
     }
     return LaunchSettings({**inherited, **environment, **defaults}, folder)
 

@@ -2,13 +2,15 @@
 
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from math import inf
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol, get_args
 
 from channels.base import Button, File
+from channels.commands.syntax import CommandName, CommandSyntax
 from channels.commands.usage import render_usage
 from channels.commands.why import find_turn_id, render_report
 from channels.i18n import messages as words
@@ -23,8 +25,6 @@ from core.inbox_message import InboxMessage
 from core.privacy.export import ExportFormat, ExportViewer
 from core.turns.rerun import RerunDenial
 from core.usage.user_rate_limits import CommandLimiter, RateLimitDenial
-
-CommandName = Literal["reset", "stop", "help", "info", "why", "agent", "model", "export", "mute", "listen", "usage"]
 
 #: The description of each command.
 COMMAND_DESCRIPTIONS: Mapping[CommandName, str] = {
@@ -73,28 +73,10 @@ _ARGUMENT_COMMANDS: frozenset[CommandName] = CHOICE_COMMANDS | {"why"}
 #: The commands that cancel turns.
 CANCELLING_COMMANDS: frozenset[CommandName] = frozenset({"stop", "reset"})
 
-#: The commands whose result only their author may see, and the answer to them in a message. A message needs `/` or `!`
-#: before them, since they are words that people use.
+#: The commands whose result only their author may see, and the answer to them in a message, which names the slash
+#: command: see `CommandHandler.format_private_hint`. A message needs `/` or `!` before them, since they are words that
+#: people use.
 PRIVATE_COMMANDS: Mapping[CommandName, str] = {"why": words.WHY_PRIVATELY, "usage": words.USAGE_PRIVATELY}
-
-_COMMAND = re.compile(
-    rf"[/!]?(?P<name>{'|'.join(get_args(CommandName))})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE
-)
-
-
-@dataclass(frozen=True, slots=True)
-class CommandSyntax:
-    """Slash commands and menu entries of a platform, for the help text.
-
-    Attributes:
-        slash_commands: the slash command (with the slash) of each command that has one.
-        ask_command: the slash command that sends a prompt; empty if there is none.
-        list_menu_entries: returns the labels of the bot's entries in the menu of a message.
-    """
-
-    slash_commands: Mapping[CommandName, str]
-    ask_command: str
-    list_menu_entries: Callable[[MessageCatalog], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +200,11 @@ class CommandHandler:
 
     Args:
         queued_reactions: removes the reactions from waiting messages that a command drops.
-        syntax: the commands of the platform, for the help text.
+        syntax: the slash commands of the platform, for texts.
         run_in_background: runs a coroutine in a background task.
+
+    Attributes:
+        syntax: as the argument.
     """
 
     def __init__(
@@ -230,7 +215,7 @@ class CommandHandler:
         run_in_background: RunInBackground,
     ) -> None:
         self._services = services
-        self._syntax = syntax
+        self.syntax = syntax
         self._queued_reactions = queued_reactions
         self._run_in_background = run_in_background
         self._limiter = CommandLimiter()
@@ -459,10 +444,10 @@ class CommandHandler:
         return CommandResult(say(words.UNKNOWN_MODEL, model=_quote_name(model_name), models=model_list))
 
     def _help(self, say: MessageCatalog) -> str:
-        syntax = self._syntax
+        syntax = self.syntax
         ask_lines = (
-            [f"- `{syntax.ask_command} {say(words.QUESTION_ARGUMENT)}`: {say(words.ASK_HELP)}"]
-            if syntax.ask_command
+            [f"- `{syntax.format_slash_command('ask')} {say(words.QUESTION_ARGUMENT)}`: {say(words.ASK_HELP)}"]
+            if "ask" in syntax.names
             else []
         )
         commands = (
@@ -477,8 +462,13 @@ class CommandHandler:
         They are the name as a message, unless the command is in `PRIVATE_COMMANDS`, and the slash command, if any.
         """
         argument = f" [{say(ARGUMENT_PLACEHOLDERS[name])}]" if name in ARGUMENT_PLACEHOLDERS else ""
-        word, slash_command = None if name in PRIVATE_COMMANDS else name, self._syntax.slash_commands.get(name)
+        word = None if name in PRIVATE_COMMANDS else name
+        slash_command = self.syntax.format_slash_command(name) if name in self.syntax.names else None
         return [f"`{text}{argument}`" for text in (word, slash_command) if text]
+
+    def format_private_hint(self, name: CommandName, say: MessageCatalog) -> str:
+        """Return the public answer to one of `PRIVATE_COMMANDS`: how to see its result privately."""
+        return say(PRIVATE_COMMANDS[name], command=self.syntax.format_slash_command(name))
 
     def _remove_reactions(self, dropped: Sequence[InboxMessage]) -> None:
         """Start to remove the "queued" reactions from messages that will not be answered."""
@@ -486,17 +476,20 @@ class CommandHandler:
             self._queued_reactions.remove(message.address)
 
 
-def parse_command(text: str) -> tuple[CommandName, str] | None:
+def parse_command(text: str, prefix: str = "") -> tuple[CommandName, str] | None:
     """Parse a message that consists of a command and its argument.
 
-    The name may follow `/` or `!`, in upper or lower case. The argument is one word without `?`. Final `.` and `!` are
-    ignored.
+    The name may follow `/` or `!`, with or without the prefix, in upper or lower case. The argument is one word without
+    `?`. Final `.` and `!` are ignored.
+
+    Args:
+        prefix: the prefix of slash commands.
 
     Returns:
         The name of the command and its argument (empty for none). None for any other text, for one of
         `PRIVATE_COMMANDS` without `/` or `!`, and for an argument that the command does not take.
     """
-    match_ = _COMMAND.fullmatch(text.strip())
+    match_ = _compile_pattern(prefix).fullmatch(text.strip())
     name = next((name for name in COMMAND_DESCRIPTIONS if match_ and name == match_["name"].lower()), None)
     argument = (match_["argument"] or "").rstrip(".!") if match_ else ""
     if name is None or (name in PRIVATE_COMMANDS and not text.strip().startswith(("/", "!"))):
@@ -505,6 +498,14 @@ def parse_command(text: str) -> tuple[CommandName, str] | None:
     if argument and name not in _ARGUMENT_COMMANDS and not is_export_format:
         return None
     return name, argument
+
+
+@cache
+def _compile_pattern(prefix: str) -> re.Pattern[str]:
+    names = "|".join(get_args(CommandName))
+    return re.compile(
+        rf"(?:[/!](?:{re.escape(prefix)})?)?(?P<name>{names})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE
+    )
 
 
 def command_limit_message(limited: RateLimitDenial, say: MessageCatalog) -> str:

@@ -23,7 +23,7 @@ from channels.discord.events.listener import MessageListener
 from channels.discord.events.parser import move_to_thread
 from channels.discord.events.thread_context import DiscordContextFetcher
 from channels.discord.events.thread_titles import get_title_as_text
-from channels.discord.interactions.commands import COMMAND_SYNTAX, make_commands
+from channels.discord.interactions.commands import make_command_syntax, make_commands
 from channels.discord.interactions.ephemeral import EphemeralSurface
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.discord.interactions.responses import InteractionResponder
@@ -101,7 +101,7 @@ class DiscordChannel:
             self._get_surface,
             self.get_locale,
             self._deny_privately,
-            syntax=COMMAND_SYNTAX,
+            syntax=make_command_syntax(settings.command_prefix),
             choose_address=self._start_thread,
         )
         self._work = BackgroundTasks()
@@ -337,7 +337,8 @@ class DiscordChannel:
         connection = Dispatcher(
             shard=shard,
             intents=make_intents(message_content=has_message_content(flags)),
-            commands=make_commands(self._interactions),
+            commands=make_commands(self._interactions, self._settings.command_prefix),
+            syntax=self._intake.commands.syntax,
             listener=self._listener,
             on_button=self._interactions.handle_press,
             on_form=self._interactions.handle_form,

@@ -9,6 +9,7 @@ import aiohttp
 import discord
 from discord import app_commands
 
+from channels.commands.syntax import CommandSyntax
 from channels.discord.client.gateway import GatewayClient, Shard
 from channels.discord.events.listener import MessageListener
 from channels.discord.interactions.commands import Command, CommandTranslator
@@ -26,6 +27,7 @@ class Dispatcher(GatewayClient):
     Args:
         shard: the shard of this connection; the client of the first shard registers the commands.
         commands: the application commands. Discord: known commands do not count towards its daily limit.
+        syntax: finds the command to run for one that is not registered.
         listener: receives each message, the bot's own included, and each edit and deletion.
         on_button: awaited with each button press, and with the id of the button or of the chosen menu option.
         on_form: awaited with each submitted modal, and with its data (JSON).
@@ -38,6 +40,7 @@ class Dispatcher(GatewayClient):
         shard: Shard,
         intents: discord.Intents,
         commands: Sequence[Command],
+        syntax: CommandSyntax,
         listener: MessageListener,
         on_button: Callable[[discord.Interaction, str], Awaitable[None]],
         on_form: Callable[[discord.Interaction, Mapping[str, Any]], Awaitable[None]],
@@ -50,7 +53,7 @@ class Dispatcher(GatewayClient):
         self._on_button = on_button
         self._on_form = on_form
         self._registers_commands = shard.id == 0
-        self._tree = _CommandTree(self)
+        self._tree = _CommandTree(self, syntax)
         for command in commands:
             self._tree.add_command(command)
 
@@ -96,5 +99,24 @@ class Dispatcher(GatewayClient):
 
 
 class _CommandTree(app_commands.CommandTree[Dispatcher]):
+    def __init__(self, client: Dispatcher, syntax: CommandSyntax) -> None:
+        super().__init__(client)
+        self._syntax = syntax
+
+    async def interaction_check(self, interaction: discord.Interaction[Dispatcher], /) -> bool:
+        """Rename a slash command that is not registered, such as one with a former prefix; return True.
+
+        discord.py calls this method before it looks up the command, whose absence would leave the user without answer.
+        """
+        data: Any = interaction.data
+        is_slash_command = data.get("type", 1) == discord.AppCommandType.chat_input.value
+        if is_slash_command and self.get_command(data["name"]) is None:
+            name = self._syntax.find_name(data["name"])
+            log.warning("Discord sent the command %s, not %s", data["name"], self._syntax.format_name(name))
+            data["name"] = self._syntax.format_name(name)
+            if name == "help":  # perhaps in place of an unknown command
+                data["options"] = []
+        return True
+
     async def on_error(self, _interaction: discord.Interaction, error: app_commands.AppCommandError, /) -> None:
         log.error("a command failed: %s", format_error(error.__cause__ or error))

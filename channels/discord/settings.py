@@ -23,6 +23,7 @@ class DiscordSettings:
         ping_after: the author of a message is notified when a reply ends that took more than these seconds; 0 for
             never.
         shards: the number of gateway connections; 0 for the number that Discord recommends.
+        command_prefix: the text between the slash and the name of each slash command.
     """
 
     bot_token: str = field(repr=False)
@@ -34,3 +35,4 @@ class DiscordSettings:
     silent: bool = False
     ping_after: float = 0.0
     shards: int = 0
+    command_prefix: str = ""

@@ -14,14 +14,13 @@ from channels.commands.handlers import (
     PRIVATE_COMMANDS,
     CommandContext,
     CommandHandler,
-    CommandName,
     CommandResult,
-    CommandSyntax,
     command_limit_message,
     parse_command,
     prompt_limit_message,
 )
 from channels.commands.presses import PressHandler
+from channels.commands.syntax import CommandName, CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.reactions import QueuedReactions
@@ -63,6 +62,7 @@ class IncomingMessage:
         is_late: whether newer messages may have been received before it.
         is_in_answer_thread: whether it is in a thread that was started on an answer of the bot.
         addresses_others: whether its text begins with a mention of other people, a group or everybody.
+        command_prefix: the prefix of slash commands, which may be typed as a message too.
         deny_privately: shows only the author a text on why the message is not answered. It is set if the platform
             shows a failure for a missing answer; each refusal is then shown. If None, the author is told once an hour.
     """
@@ -73,6 +73,7 @@ class IncomingMessage:
     is_late: bool = False
     is_in_answer_thread: bool = False
     addresses_others: bool = False
+    command_prefix: str = ""
     deny_privately: Callable[[str], Awaitable[None]] | None = None
 
     @property
@@ -81,7 +82,9 @@ class IncomingMessage:
 
         None if the message does not mention the bot, has files, or is no command: see `parse_command`.
         """
-        return parse_command(self.inbound.text) if self.is_mention and not self.inbound.attachments else None
+        if not self.is_mention or self.inbound.attachments:
+            return None
+        return parse_command(self.inbound.text, self.command_prefix)
 
 
 async def _keep_message(message: IncomingMessage) -> IncomingMessage:
@@ -279,7 +282,7 @@ class MessageHandler:
     async def _execute(self, name: CommandName, argument: str, context: CommandContext) -> CommandResult:
         say = words.messages_for(context.locale)
         if name in PRIVATE_COMMANDS:
-            return CommandResult(say(PRIVATE_COMMANDS[name]))
+            return CommandResult(self.commands.format_private_hint(name, say))
         try:
             return await self.commands.run(name, argument, context)
         except StoreError as error:

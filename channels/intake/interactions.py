@@ -384,7 +384,10 @@ class InteractionHandler(ABC):
             return
         inbound, retract = posted
         try:
-            await self._intake.accept(IncomingMessage(inbound, is_mention=True, deny_privately=retract))
+            prefix = self._intake.commands.syntax.prefix
+            await self._intake.accept(
+                IncomingMessage(inbound, is_mention=True, command_prefix=prefix, deny_privately=retract)
+            )
         except StoreError as error:
             log.error("a prompt cannot be stored: %s", format_error(error))
             await retract(words.messages_for(interaction.context.locale).format_error(error.public))

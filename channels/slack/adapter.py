@@ -36,7 +36,7 @@ from channels.slack.events.parser import MessageChange, parse_addressed_edit, pa
 from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.interactions.handler import SlackInteractionHandler
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
-from channels.slack.interactions.shortcuts import COMMAND_SYNTAX
+from channels.slack.interactions.shortcuts import make_command_syntax
 from channels.slack.replies.assistant import AssistantThreads, suggest_prompts
 from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.streaming import StreamPolicy, StreamSurface
@@ -107,7 +107,7 @@ class SlackChannel:
             self._surface_of,
             self.get_locale,
             self._deny_privately,
-            syntax=COMMAND_SYNTAX,
+            syntax=make_command_syntax(settings.command_prefix),
         )
         self._app = AsyncApp(
             name=PLATFORM,  # Bolt: without a name it reads the sources of its callers, for 0.1 s
@@ -117,7 +117,12 @@ class SlackChannel:
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._parse = partial(parse_message, dm_sessions=settings.dm_sessions, answers_bots=settings.answers_bots)
+        self._parse = partial(
+            parse_message,
+            dm_sessions=settings.dm_sessions,
+            answers_bots=settings.answers_bots,
+            command_prefix=settings.command_prefix,
+        )
         self._history = SlackHistory(self._api, self._directory, self._parse)
         self._backfill = Backfill(
             PLATFORM,

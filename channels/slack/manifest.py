@@ -12,7 +12,7 @@ from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import REDIRECT_PATH
 from channels.slack.events.parser import SESSION_STOPPED
 from channels.slack.interactions.commands import SLASH_COMMANDS
-from channels.slack.interactions.shortcuts import SHORTCUT_DESCRIPTIONS, SHORTCUTS
+from channels.slack.interactions.shortcuts import SHORTCUT_DESCRIPTIONS, SHORTCUTS, make_command_syntax
 
 APP_NAME = "Parley"
 APP_DESCRIPTION = "An agent that answers in threads and direct messages."
@@ -42,18 +42,22 @@ EVENTS = frozenset(
 )
 
 
-def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = "") -> dict[str, Any]:
+def manifest(
+    *, prompts: Sequence[str], address: str = "", oauth_address: str = "", command_prefix: str = ""
+) -> dict[str, Any]:
     """Return the app manifest as a JSON object, from which Slack creates the app.
 
     Args:
         prompts: the suggested prompts in direct messages.
         address: the public URL of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
         oauth_address: the public URL of the same server for OAuth in several workspaces; empty for one workspace.
+        command_prefix: see `SlackSettings`.
 
     Returns:
         The keys `display_information`, `features`, `oauth_config` and `settings`, as Slack documents them.
     """
     url = f"{address}{EVENTS_PATH}" if address else ""
+    syntax = make_command_syntax(command_prefix)
     redirect = {"redirect_urls": [f"{oauth_address}{REDIRECT_PATH}"]} if oauth_address else {}
     suggested_prompts = [{"title": prompt, "message": prompt} for prompt in prompts]
     return {
@@ -75,13 +79,13 @@ def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = 
             ],
             "slash_commands": [
                 {
-                    "command": typed,
+                    "command": syntax.format_slash_command(name),
                     "description": f"{COMMAND_DESCRIPTIONS[name][0].upper()}{COMMAND_DESCRIPTIONS[name][1:]}",
                     **({"usage_hint": f"[{ARGUMENT_PLACEHOLDERS[name]}]"} if name in ARGUMENT_PLACEHOLDERS else {}),
                     "should_escape": False,
                     **({"url": url} if url else {}),
                 }
-                for typed, name in SLASH_COMMANDS.items()
+                for name in SLASH_COMMANDS.values()
             ],
         },
         "oauth_config": {"scopes": {"bot": sorted(SCOPES | OPTIONAL_SCOPES)}, **redirect},

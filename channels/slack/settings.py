@@ -42,6 +42,7 @@ class SlackSettings:
         signing_secret: the key with which Slack signs requests in HTTP mode; may be empty in Socket Mode.
         sockets: the number of Socket Mode connections.
         client_id, client_secret: the credentials of the app for OAuth; empty without OAuth.
+        command_prefix: the text between the slash and the name of each slash command.
     """
 
     bot_token: str = field(repr=False)
@@ -57,3 +58,4 @@ class SlackSettings:
     sockets: int = 1
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
+    command_prefix: str = ""

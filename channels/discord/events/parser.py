@@ -76,6 +76,7 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
         is_for_bot or is_free,
         is_free_channel=is_free,
         addresses_others=addresses_others(message.content, message.author.id),
+        command_prefix=settings.command_prefix,
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import discord
 from discord import app_commands
 
-from channels.commands.handlers import CHOICE_COMMANDS, COMMAND_DESCRIPTIONS, EXPORT_FORMATS, CommandName, CommandSyntax
+from channels.commands.handlers import CHOICE_COMMANDS, COMMAND_DESCRIPTIONS, EXPORT_FORMATS
+from channels.commands.syntax import CommandName, CommandSyntax
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
 from channels.intake.interactions import MenuAction
@@ -21,13 +22,6 @@ MENU_ACTIONS: Mapping[MenuAction, str] = {
     "bad": words.BAD_ANSWER,
 }
 
-#: Syntax of the commands on Discord.
-COMMAND_SYNTAX = CommandSyntax(
-    {name: f"/{name}" for name in COMMAND_DESCRIPTIONS},
-    "/ask",
-    lambda say: [say(words.ASK_ABOUT), *(say(label) for label in MENU_ACTIONS.values())],
-)
-
 #: Option of a command, and its description.
 _OPTIONS: Mapping[CommandName, tuple[str, str]] = {
     "model": ("name", words.MODEL_OPTION),
@@ -39,14 +33,26 @@ _OPTIONS: Mapping[CommandName, tuple[str, str]] = {
 Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
 
 
-def make_commands(handler: DiscordInteractionHandler) -> list[Command]:
+def make_command_syntax(prefix: str) -> CommandSyntax:
+    return CommandSyntax(
+        prefix,
+        [*COMMAND_DESCRIPTIONS, "ask"],
+        lambda say: [say(words.ASK_ABOUT), *(say(label) for label in MENU_ACTIONS.values())],
+    )
+
+
+def make_commands(handler: DiscordInteractionHandler, prefix: str = "") -> list[Command]:
     """Return all application commands of the bot; their callbacks call `handler`.
 
     The commands work in servers, in direct messages, and for users who installed the app for themselves.
+
+    Args:
+        prefix: see `CommandSyntax`.
     """
+    syntax = make_command_syntax(prefix)
     commands: list[Command] = [
-        *(_make_command(name, handler) for name in COMMAND_DESCRIPTIONS),
-        _make_ask(handler),
+        *(_make_command(name, handler, syntax) for name in COMMAND_DESCRIPTIONS),
+        _make_ask(handler, syntax),
         app_commands.ContextMenu(name=_localize(words.ASK_ABOUT), callback=handler.handle_ask_about),
         *(_make_menu_entry(action, handler) for action in MENU_ACTIONS),
     ]
@@ -56,7 +62,7 @@ def make_commands(handler: DiscordInteractionHandler) -> list[Command]:
     return commands
 
 
-def _make_command(name: CommandName, handler: DiscordInteractionHandler) -> Command:
+def _make_command(name: CommandName, handler: DiscordInteractionHandler, syntax: CommandSyntax) -> Command:
     async def run(interaction: discord.Interaction) -> None:
         await handler.handle_command(interaction, name, "")
 
@@ -74,7 +80,7 @@ def _make_command(name: CommandName, handler: DiscordInteractionHandler) -> Comm
     if name == "export":
         app_commands.choices(argument=[app_commands.Choice(name=form, value=form) for form in EXPORT_FORMATS])(callback)
     command: app_commands.Command[Any, ..., None] = app_commands.Command(
-        name=name, description=_localize(COMMAND_DESCRIPTIONS[name]), callback=callback
+        name=syntax.format_name(name), description=_localize(COMMAND_DESCRIPTIONS[name]), callback=callback
     )
     if name in CHOICE_COMMANDS:
         command.autocomplete("argument")(complete)
@@ -88,12 +94,12 @@ def _make_menu_entry(action: MenuAction, handler: DiscordInteractionHandler) -> 
     return app_commands.ContextMenu(name=_localize(MENU_ACTIONS[action]), callback=use)
 
 
-def _make_ask(handler: DiscordInteractionHandler) -> Command:
+def _make_ask(handler: DiscordInteractionHandler, syntax: CommandSyntax) -> Command:
     @app_commands.describe(question=_localize(words.ASK_OPTION))
     async def ask(interaction: discord.Interaction, question: str) -> None:
         await handler.handle_ask(interaction, question)
 
-    return app_commands.Command(name="ask", description=_localize(words.ASK_HELP), callback=ask)
+    return app_commands.Command(name=syntax.format_name("ask"), description=_localize(words.ASK_HELP), callback=ask)
 
 
 def _localize(sentence: str) -> app_commands.locale_str:

@@ -16,7 +16,8 @@ import aiohttp
 import discord
 
 from channels.base import Priority
-from channels.commands.handlers import PRIVATE_COMMANDS, CommandContext, CommandName, CommandResult
+from channels.commands.handlers import PRIVATE_COMMANDS, CommandContext, CommandResult
+from channels.commands.syntax import CommandName
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import NO_MENTIONS, DiscordApi
 from channels.discord.events.content import read_content
@@ -106,7 +107,7 @@ class DiscordInteractionHandler(InteractionHandler):
         await self._receive(interaction, "command", {"name": name, "argument": argument})
 
     async def handle_ask(self, interaction: discord.Interaction, prompt: str) -> None:
-        """Post the prompt of a user's `/ask` command, and store it as a message to answer.
+        """Post the prompt of a user's `ask` command, and store it as a message to answer.
 
         If the bot may post in the channel, everyone there sees prompt and answer; else only the author does. An
         empty prompt is refused.
@@ -346,13 +347,12 @@ class DiscordInteractionHandler(InteractionHandler):
             context = interaction.context
             if "token" in context.address:
                 raise
-            name = interaction.values.get("name") or interaction.values["action"]
+            name, commands = interaction.values.get("name") or interaction.values["action"], self._intake.commands
             if result.file is not None:  # the file is private
                 public = replace(context, is_private=False)
-                result = await self._intake.commands.run(name, interaction.values["argument"], public)
-            text = (
-                words.messages_for(context.locale)(PRIVATE_COMMANDS[name]) if name in PRIVATE_COMMANDS else result.text
-            )  # everyone can read it
+                result = await commands.run(name, interaction.values["argument"], public)
+            say, is_private = words.messages_for(context.locale), name in PRIVATE_COMMANDS
+            text = commands.format_private_hint(name, say) if is_private else result.text  # everyone can read it
             await self._get_surface({**context.address, "side_name": context.event_key}).post_message(text, result.file)
 
     async def close_form(self, interaction: Interaction) -> None:

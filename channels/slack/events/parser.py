@@ -33,7 +33,11 @@ class MessageChange:
 
 
 def parse_message(
-    body: Mapping[str, Any], dm_sessions: DmSessions = "thread", *, answers_bots: bool = False
+    body: Mapping[str, Any],
+    dm_sessions: DmSessions = "thread",
+    *,
+    answers_bots: bool = False,
+    command_prefix: str = "",
 ) -> IncomingMessage | None:
     """Return the new message in an Events API payload; None if it is not for the bot.
 
@@ -45,6 +49,7 @@ def parse_message(
         body: an Events API payload.
         dm_sessions: see `DmSessions`.
         answers_bots: whether messages of other bots are returned.
+        command_prefix: see `SlackSettings`.
     """
     event, bot_user_id = body.get("event") or {}, bot_user_of(body)
     bot_id = bot_id_of(event)
@@ -91,7 +96,12 @@ def parse_message(
         location=Location(team, channel, is_direct=is_alone),
         is_in_thread=bool(event.get("thread_ts")),
     )
-    return IncomingMessage(inbound, is_mention, addresses_others=addresses_others(content.text, content.author))
+    return IncomingMessage(
+        inbound,
+        is_mention,
+        addresses_others=addresses_others(content.text, content.author),
+        command_prefix=command_prefix,
+    )
 
 
 def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:

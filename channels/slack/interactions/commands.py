@@ -7,24 +7,16 @@ belongs to a session: the user may have to choose one of their sessions in the c
 from collections.abc import Mapping, Sequence
 
 from channels.base import Button
-from channels.commands.handlers import EXPORT_FORMATS, CommandName
+from channels.commands.handlers import COMMAND_DESCRIPTIONS, EXPORT_FORMATS
+from channels.commands.syntax import CommandName
 from channels.i18n import messages as words
 from channels.slack.text import make_title
 from core.conversations.service import RecentSession
 
-#: Commands by slash command, in the order of `channels.commands.handlers.COMMAND_DESCRIPTIONS`. `mute` and `listen`
-#: have none: Slack's slash commands do not work in threads, and Slack refuses a manifest with one of its own, such as
-#: `/mute`.
+#: Commands by slash command, without the prefix of the settings. `mute` and `listen` have none: Slack's slash commands
+#: do not work in threads, and Slack refuses a manifest with one of its own, such as `/mute`.
 SLASH_COMMANDS: Mapping[str, CommandName] = {
-    "/reset": "reset",
-    "/stop": "stop",
-    "/info": "info",
-    "/why": "why",
-    "/agent": "agent",
-    "/model": "model",
-    "/export": "export",
-    "/usage": "usage",
-    "/help": "help",
+    f"/{name}": name for name in COMMAND_DESCRIPTIONS if name not in ("mute", "listen")
 }
 
 #: The request to choose, for a command that may apply to several sessions. Other commands apply to the latest session.

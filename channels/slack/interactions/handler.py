@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from channels.commands.handlers import CommandName, CommandResult
+from channels.commands.handlers import CommandResult
 from channels.i18n import messages as words
 from channels.intake.context import about_reference
 from channels.intake.handler import MessageHandler
@@ -28,7 +28,6 @@ from channels.slack.events.parser import SESSION_STOPPED
 from channels.slack.interactions.commands import (
     CHOICE_PREFIX,
     MAX_CHOICES,
-    SLASH_COMMANDS,
     choice_buttons,
     choice_text,
     parse_choice,
@@ -140,8 +139,8 @@ class SlackInteractionHandler(InteractionHandler):
             acknowledged.set()
 
     def _parse(self, body: Mapping[str, Any]) -> Interaction | None:
-        if name := SLASH_COMMANDS.get(body.get("command", "")):
-            return self._parse_command(body, name)
+        if body.get("command"):
+            return self._parse_command(body)
         if (body.get("event") or {}).get("type") == SESSION_STOPPED:
             return self._parse_stop(body)
         match body.get("type"):
@@ -153,8 +152,12 @@ class SlackInteractionHandler(InteractionHandler):
                 return self._parse_answer(body) if is_answer(body) else self._parse_prompt(body)
         return None
 
-    def _parse_command(self, body: Mapping[str, Any], name: CommandName) -> Interaction:
+    def _parse_command(self, body: Mapping[str, Any]) -> Interaction:
         target, argument = ResponseTarget.of_command(body), str(body.get("text") or "").strip()
+        syntax, sent = self._intake.commands.syntax, str(body["command"])
+        name = syntax.find_name(sent)
+        if sent != (command := syntax.format_slash_command(name)):
+            log.warning("Slack sent %s, not %s: update the app by `parley manifest slack`", sent, command)
         values = {"name": name, "argument": argument}
         return Interaction("command", target.context(None, ""), values, asdict(target))
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from channels.commands.handlers import CommandSyntax
+from channels.commands.syntax import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.slack.events.content import read_message
@@ -27,16 +27,16 @@ SHORTCUT_DESCRIPTIONS: Mapping[str, str] = {
     RESET: "Deletes the history of the message's thread",
 }
 
-#: The syntax of commands. Slack: its menus have one language.
-COMMAND_SYNTAX = CommandSyntax(
-    {name: written for written, name in SLASH_COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values())
-)
-
 #: The callback id of the modal, and the id of its input.
 ASK_MODAL, ASK_INPUT = "ask", "prompt"
 
 #: Most characters of a message that a prompt about it quotes, and of the modal's metadata. Slack: 3,000.
 MAX_QUOTED_CHARS, MAX_METADATA_CHARS = 2_000, 3_000
+
+
+def make_command_syntax(prefix: str) -> CommandSyntax:
+    """Return the syntax of the commands. Slack: its menus have one language."""
+    return CommandSyntax(prefix, list(SLASH_COMMANDS.values()), lambda _: list(SHORTCUTS.values()))
 
 
 def ask_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:

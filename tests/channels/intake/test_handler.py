@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from channels.access import AccessPolicy
 from channels.base import File, Surface
-from channels.commands.handlers import CommandContext, CommandSyntax
+from channels.commands.handlers import CommandContext
+from channels.commands.syntax import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from channels.intake.handler import IncomingMessage, MessageHandler
@@ -40,7 +41,7 @@ from tests.fixtures.inbox_messages import inbound
 ADA = Actor("test", "ada")
 
 #: Syntax of a platform without slash commands and menus.
-SYNTAX = CommandSyntax({}, "", lambda _: ())
+SYNTAX = CommandSyntax("", (), lambda _: ())
 
 
 class IntakeRecorder:

@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from channels.access import AccessRules
-from channels.commands.handlers import PRIVATE_COMMANDS, CommandHandler, CommandName
+from channels.commands.handlers import PRIVATE_COMMANDS, CommandHandler
 from channels.commands.presses import PressHandler
+from channels.commands.syntax import CommandName
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
 from channels.intake import interactions as interaction_handler
