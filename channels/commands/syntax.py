@@ -32,7 +32,7 @@ def validate_prefix(prefix: str) -> str:
     """
     if len(prefix) > MAX_PREFIX_CHARACTERS or prefix != prefix.lower() or not _PREFIX.fullmatch(prefix):
         raise ValueError(
-            f"write at most {MAX_PREFIX_CHARACTERS} lowercase letters, digits, - and _ without a slash, such as parley-"
+            f"it must have at most {MAX_PREFIX_CHARACTERS} characters: lowercase letters, digits, - and _, such as parley-"
         )
     return prefix
 

@@ -87,7 +87,7 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(simulator: An
 
         # in a message, the command explains its use, and the plain word is a question
         await chat.say("/why")
-        await wait_for_texts(chat, lambda found: found[-1] == words.WHY_PRIVATELY)
+        await wait_for_texts(chat, lambda found: found[-1] == words.WHY_PRIVATELY.format(command="/why"))
         assert len(await chat.bot.list_turns()) == 2
         await chat.say("why")
         await chat.bot.wait_for_turns(3)

@@ -174,7 +174,8 @@ async def test_a_private_answer_stays_private_after_its_token_expired(
         monkeypatch.setattr("chatrig.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         async with run_conversation(server, tmp_path, "two") as chat:
             await wait_until_processed(chat.bot)
-            assert [reply.text for reply in chat.list_replies()][1:] == [PRIVATE_COMMANDS[name]]
+            hint = PRIVATE_COMMANDS[name].format(command=f"/{name}")
+            assert [reply.text for reply in chat.list_replies()][1:] == [hint]
 
 
 async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
