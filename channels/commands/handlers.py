@@ -467,7 +467,7 @@ class CommandHandler:
         return [f"`{text}{argument}`" for text in (word, slash_command) if text]
 
     def format_private_hint(self, name: CommandName, say: MessageCatalog) -> str:
-        """Return the public answer to one of `PRIVATE_COMMANDS`: how to see its result privately."""
+        """Return the public answer to one of `PRIVATE_COMMANDS`, which names its slash command."""
         return say(PRIVATE_COMMANDS[name], command=self.syntax.format_slash_command(name))
 
     def _remove_reactions(self, dropped: Sequence[InboxMessage]) -> None:

@@ -32,7 +32,8 @@ def validate_prefix(prefix: str) -> str:
     """
     if len(prefix) > MAX_PREFIX_CHARACTERS or prefix != prefix.lower() or not _PREFIX.fullmatch(prefix):
         raise ValueError(
-            f"it must have at most {MAX_PREFIX_CHARACTERS} characters: lowercase letters, digits, - and _, such as parley-"
+            f"it must have at most {MAX_PREFIX_CHARACTERS} characters: "
+            "lowercase letters, digits, - and _, such as parley-"
         )
     return prefix
 

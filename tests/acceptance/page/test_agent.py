@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from channels.commands.handlers import COMMAND_DESCRIPTIONS
 from core.errors import StoreError
 from tests.acceptance.page.conftest import ROOT, run_simulator
 from tests.processes.procfile import create_clean_environment
@@ -70,6 +71,29 @@ async def test_the_local_model_replaces_one_without_an_api_key(folder: Path) -> 
         notices: list[str] = []
         while not any(line.startswith("gemini-2.0-flash has no API key: local/") for line in notices):
             notices = (await socket.receive_json()).get("set", {}).get("bot", {}).get("notices", notices)
+
+
+@pytest.mark.usefixtures("python")
+async def test_the_page_offers_the_commands_with_their_prefix(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMAND_PREFIX", "parley-")
+    (folder / "agent.py").write_text(AGENT)
+    async with (
+        run_simulator(str(folder)) as (address, _),
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{address}socket", headers={"Origin": address.removesuffix("/")}) as socket,
+        asyncio.timeout(90),
+    ):
+        view: dict[str, Any] = {}
+
+        def list_commands(platform: str) -> set[str]:
+            return {command["name"] for command in view.get(platform, {}).get("commands", ())}
+
+        names = {f"parley-{name}" for name in COMMAND_DESCRIPTIONS}
+        while list_commands("discord") != names | {"parley-ask"} or list_commands("slack") != names - {
+            "parley-mute",
+            "parley-listen",
+        }:
+            view.update((await socket.receive_json()).get("set", {}))
 
 
 @pytest.mark.usefixtures("python")

@@ -10,7 +10,9 @@ import pytest
 from bot.settings import Settings, load_settings
 from bot.setup import SetupPlatform
 from bot.setup.manifest_command import EXAMPLE_URL, format_create_link, format_manifest
+from bot.setup.questions import slack_manifest
 from channels.discord.invite import invite_link
+from channels.slack.interactions.commands import SLASH_COMMANDS
 from chatrig.slack.manifest_check import check_manifest
 from core.errors import SettingsError
 
@@ -37,6 +39,25 @@ def test_slack_accepts_the_manifest_with_the_configured_prompts(
         format_manifest(SetupPlatform.SLACK, create_settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="|"))
     )
     assert "suggested_prompts" not in nothing["features"]["agent_view"]
+
+
+def test_the_manifests_of_the_wizard_and_the_command_have_the_prefix(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = create_settings(monkeypatch, tmp_path, COMMAND_PREFIX="parley-")
+    for text in (format_manifest(SetupPlatform.SLACK, settings), slack_manifest()):
+        printed = json.loads(text)
+        check_manifest(printed)
+        commands = {command["command"] for command in printed["features"]["slash_commands"]}
+        assert commands == {command.replace("/", "/parley-") for command in SLASH_COMMANDS}
+
+
+@pytest.mark.parametrize("prefix", ["/parley-", "Parley-", "my bot", "x" * 26])
+def test_a_prefix_that_a_platform_refuses_prints_no_manifest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prefix: str
+) -> None:
+    with pytest.raises(SettingsError, match=r"^COMMAND_PREFIX: it must have at most 25 characters: lowercase letters"):
+        create_settings(monkeypatch, tmp_path, COMMAND_PREFIX=prefix)
 
 
 def test_the_slack_manifest_has_a_redirect_url_for_several_workspaces(

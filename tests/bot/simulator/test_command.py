@@ -79,6 +79,13 @@ def test_the_tour_uses_no_setting_of_the_operator(monkeypatch: pytest.MonkeyPatc
     assert list(tour.folder.iterdir()) == []
 
 
+def test_the_tour_has_the_prefix_of_the_commands() -> None:
+    Path(".env").write_text("COMMAND_PREFIX=parley-\nDATA_DIR=data\n")
+    Path("data").mkdir()
+    launch = simulator._create_tour_launch(configuration.load_settings(), {}, "http://127.0.0.1:2/v1")
+    assert launch.environment["COMMAND_PREFIX"] == "parley-"
+
+
 @pytest.mark.parametrize("port", ["-1", "65536", "99999"])
 def test_an_invalid_port_of_the_page_is_named(port: str) -> None:
     result = CliRunner().invoke(main.cli, ["simulator", "--port", port])

@@ -20,7 +20,7 @@ Type a message and press Enter to send it.
 /file PATH TEXT  send a file from this machine
 /menu ENTRY  use an entry in the newest message's menu{menu}
 {tour}/quit  quit
-Any other /command goes to the bot. //help is the bot's help."""
+Any other /command goes to the bot. //NAME is the bot's command of the same name."""
 
 TOUR_HELP = "/tour  take the scripted tour; /tour end ends it\n"
 
