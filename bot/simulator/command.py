@@ -174,9 +174,9 @@ async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator"
 def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
     """Create the working folder of the tour's bot; return it and the environment.
 
-    Of the operator's settings, the environment has only the data folder and the prefix of slash commands, which the
-    local Slack's manifest has too: the tour must not use their keys and tools.
-    Environment variables that are no settings are inherited.
+    Of the operator's settings, the environment has only the data folder, and the prefix of slash commands as in the
+    manifest of the local Slack: the tour must not use their keys and tools. Environment variables that are no settings
+    are inherited.
 
     Args:
         environment: variables of the local platforms.

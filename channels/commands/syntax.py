@@ -24,7 +24,7 @@ MAX_PREFIX_CHARACTERS = 32 - len("/") - max(map(len, get_args(SlashCommandName))
 _PREFIX = re.compile(r"[-\w]*")
 
 
-def validate_prefix(prefix: str) -> str:
+def validate_command_prefix(prefix: str) -> str:
     """Return the prefix of slash commands unchanged.
 
     Raises:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.commands.handlers import COMMAND_DESCRIPTIONS, PRIVATE_COMMANDS, parse_command
-from channels.commands.syntax import MAX_PREFIX_CHARACTERS, SlashCommandName, validate_prefix
+from channels.commands.syntax import MAX_PREFIX_CHARACTERS, SlashCommandName, validate_command_prefix
 from channels.discord.interactions.commands import make_command_syntax, make_commands
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
@@ -159,7 +159,7 @@ async def test_a_changed_prefix_replaces_the_commands_on_discord(tmp_path: Path)
 @given(PREFIXES)
 def test_both_platforms_accept_each_valid_prefix(prefix: str) -> None:
     try:
-        validate_prefix(prefix)
+        validate_command_prefix(prefix)
     except ValueError:
         return
     check_manifest(manifest(prompts=(), command_prefix=prefix))
@@ -171,7 +171,7 @@ def test_both_platforms_accept_each_valid_prefix(prefix: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["parley-", "p", "my_bot2-", "팔리-", "bot", "", "x" * MAX_PREFIX_CHARACTERS])
 def test_a_prefix_is_accepted(prefix: str) -> None:
-    assert validate_prefix(prefix) == prefix
+    assert validate_command_prefix(prefix) == prefix
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_prefix_is_accepted(prefix: str) -> None:
 )
 def test_a_prefix_that_a_platform_refuses_is_invalid(prefix: str) -> None:
     with pytest.raises(ValueError, match="it must have at most 25 characters: lowercase letters, digits, - and _"):
-        validate_prefix(prefix)
+        validate_command_prefix(prefix)
 
 
 @given(st.sampled_from(sorted(COMMAND_DESCRIPTIONS)), st.from_regex(r"[a-z0-9_-]{0,25}", fullmatch=True))
