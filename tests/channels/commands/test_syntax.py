@@ -23,7 +23,7 @@ from chatrig.models import ReceivedRequest
 from chatrig.slack import SlackSimulator
 from chatrig.slack.manifest_check import check_manifest
 from tests.channels.discord.conftest import run_bot, run_discord
-from tests.channels.platforms import Chat, list_texts, run_conversation, wait_for_answer, wait_for_texts
+from tests.channels.platforms import Chat, list_texts, run_conversation, wait_for_texts
 from tests.channels.wiring import MODELS
 
 PREFIX = "parley-"
@@ -76,7 +76,7 @@ async def test_each_command_has_the_prefix_and_no_text_lacks_it(simulator: Any, 
     async with run_conversation(simulator, tmp_path, answer, command_prefix=PREFIX) as chat:
         assert list_slash_commands(simulator) == {f"{PREFIX}{name}" for name in names}
         await chat.say("one")
-        await wait_for_answer(chat, "heard")
+        await chat.bot.wait_for_turns(1)
         texts = {
             name: await run_command(chat, f"{PREFIX}{name}")
             for name in (*(name for name in names if name not in ("ask", "reset")), "reset")
@@ -101,9 +101,9 @@ async def test_each_command_has_the_prefix_and_no_text_lacks_it(simulator: Any, 
 
 async def test_words_and_slash_commands_in_a_message_work_with_a_prefix(simulator: Any, tmp_path: Path) -> None:
     async with run_conversation(simulator, tmp_path, answer, command_prefix=PREFIX) as chat:
-        for text in ("reset", "/reset", f"/{PREFIX}reset", f"!{PREFIX.upper()}RESET"):
+        for count, text in enumerate(("reset", "/reset", f"/{PREFIX}reset", f"!{PREFIX.upper()}RESET"), 1):
             await chat.say("hello")
-            await wait_for_texts(chat, lambda found: found[-1:] == ["heard"])
+            await chat.bot.wait_for_turns(count)
             await chat.say(text)
             await wait_for_texts(chat, lambda found: found[-1:] == [words.RESET_DONE])
         await chat.say("/other-reset")  # perhaps a command of another bot
@@ -120,14 +120,14 @@ async def test_commands_with_another_prefix_still_work(
             await register_commands(chat, former)
             assert await simulator.autocomplete_option("ada", "general", "old-model", "name", "") == [*MODELS]
         await chat.say("one")
-        await wait_for_answer(chat, "heard")
+        await chat.bot.wait_for_turns(1)
         assert (await run_command(chat, "old-model", "other")).startswith("There is no model `other`")
         help_text = await run_command(chat, "old-help")
         assert f"`/{prefix}reset`" in help_text
         assert await run_command(chat, "unknown", "text") == help_text
         assert await run_command(chat, "old-reset") == words.RESET_DONE
         await chat.say("two")
-        await wait_for_answer(chat, "heard", "heard")
+        await chat.bot.wait_for_turns(2)
         assert await run_command(chat, "reset") == words.RESET_DONE
     assert f"sent {'/' if isinstance(simulator, SlackSimulator) else 'the command '}old-reset, not" in caplog.text
 
