@@ -97,5 +97,5 @@ def test_an_unknown_local_model_is_refused_with_the_known_ones() -> None:
 def test_a_missing_package_is_a_settings_error(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
-    with pytest.raises(SettingsError, match="uv sync --inexact --group local"):
+    with pytest.raises(SettingsError, match="uv pip install xllamacpp"):
         LocalProvider(MODEL)
