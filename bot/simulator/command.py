@@ -30,6 +30,9 @@ if TYPE_CHECKING:  # an extra
 #: Seconds that the bot may take to connect to both platforms.
 CONNECT_SECONDS = 600.0
 
+#: Name of the bot on both platforms.
+BOT_NAME = "Parley"
+
 PrintLine = Callable[[str], None]
 
 
@@ -84,8 +87,8 @@ async def run_local_platforms(
         stack.enter_context(lock.hold_file_lock(log, hint))
         _remove_database(database)
         slack, discord = (
-            await stack.enter_async_context(SlackSimulator()),
-            await stack.enter_async_context(DiscordSimulator()),
+            await stack.enter_async_context(SlackSimulator(bot_name=BOT_NAME)),
+            await stack.enter_async_context(DiscordSimulator(bot_name=BOT_NAME)),
         )
         tour_server = await stack.enter_async_context(create_tour_server())
         slack.install(manifest.manifest(prompts=settings.prompts, command_prefix=settings.command_prefix))

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bot.simulator.command import BOT_NAME
 from chatrig.client.discord import DiscordPlatform
 from chatrig.client.platform import ClientLocation, ClientMessage
 from chatrig.client.slack import SlackPlatform
@@ -129,9 +130,9 @@ def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
 async def _run_platforms(setup: Setup) -> AsyncIterator[Environment]:
     """Run the platforms with the channels of the scenes, and the bot."""
     async with (
-        SlackSimulator() as slack,
-        SlackSimulator(name="Partner", primary=slack) as partner,
-        DiscordSimulator() as discord,
+        SlackSimulator(bot_name=BOT_NAME) as slack,
+        SlackSimulator(name="Partner", bot_name=BOT_NAME, primary=slack) as partner,
+        DiscordSimulator(bot_name=BOT_NAME) as discord,
         ScriptedOpenAI(respond) as model,
     ):
         for scene in setup.scenes:

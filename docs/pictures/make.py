@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
+from bot.simulator.command import BOT_NAME  # noqa: E402
 from chatrig.client.discord import DiscordPlatform  # noqa: E402
 from chatrig.client.slack import SlackPlatform  # noqa: E402
 from chatrig.discord import DiscordSimulator  # noqa: E402
@@ -53,8 +54,8 @@ async def main() -> None:
     ]
     pictures: list[str] = []
     async with (
-        SlackSimulator() as slack,
-        DiscordSimulator() as discord,
+        SlackSimulator(bot_name=BOT_NAME) as slack,
+        DiscordSimulator(bot_name=BOT_NAME) as discord,
         ScriptedOpenAI(script) as model,
         run_bot(slack, discord, model),
     ):

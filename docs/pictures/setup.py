@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from bot.simulator.command import BOT_NAME
 from chatrig.discord import DiscordSimulator
 from chatrig.models import ScriptedGemini
 from chatrig.slack import SlackSimulator
@@ -33,7 +34,7 @@ VOLATILE_VALUES = {
 
 async def slack(start: Start) -> str:
     """Set up Slack with one wrong token; return the terminal session."""
-    async with SlackSimulator() as simulator, ScriptedGemini(lambda _request: "ok") as model:
+    async with SlackSimulator(bot_name=BOT_NAME) as simulator, ScriptedGemini(lambda _request: "ok") as model:
         with Typist() as typist:
             settings = {"SLACK_API_URL": simulator.api_url, "GOOGLE_BASE_URL": model.base_url}
             wait_for_exit = await start(typist, "init --platform slack", settings)
@@ -45,7 +46,7 @@ async def slack(start: Start) -> str:
 
 async def discord(start: Start) -> str:
     """Set up Discord with a missing intent; return the terminal session."""
-    async with DiscordSimulator() as simulator, ScriptedGemini(lambda _request: "ok") as model:
+    async with DiscordSimulator(bot_name=BOT_NAME) as simulator, ScriptedGemini(lambda _request: "ok") as model:
         with Typist() as typist:
             simulator.privileged_intents.discard("message_content")
             settings = {"DISCORD_API_URL": simulator.api_url, "GOOGLE_BASE_URL": model.base_url}

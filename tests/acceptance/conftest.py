@@ -12,6 +12,7 @@ from typing import Protocol
 import pytest
 import pytest_asyncio
 
+from bot.simulator.command import BOT_NAME
 from chatrig.discord import DiscordSimulator
 from chatrig.models import Fail, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 from chatrig.slack import SlackSimulator
@@ -248,13 +249,13 @@ MakeProgram = Callable[[Mapping[str, str]], Program]
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackSimulator]:
-    async with SlackSimulator() as simulator:
+    async with SlackSimulator(bot_name=BOT_NAME) as simulator:
         yield simulator
 
 
 @pytest.fixture
 async def discord() -> AsyncIterator[DiscordSimulator]:
-    async with DiscordSimulator() as simulator:
+    async with DiscordSimulator(bot_name=BOT_NAME) as simulator:
         yield simulator
 
 
@@ -290,8 +291,8 @@ async def shared_bot(fork_server: ForkServer, tmp_path_factory: pytest.TempPathF
     The scenarios must not stop the bot.
     """
     async with AsyncExitStack() as stack:
-        slack = await stack.enter_async_context(SlackSimulator())
-        discord = await stack.enter_async_context(DiscordSimulator())
+        slack = await stack.enter_async_context(SlackSimulator(bot_name=BOT_NAME))
+        discord = await stack.enter_async_context(DiscordSimulator(bot_name=BOT_NAME))
         folder = tmp_path_factory.mktemp("bot")
         yield await _start_bot(stack, fork_server, folder, [Slack(slack), Discord(discord)], {})
 

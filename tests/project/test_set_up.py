@@ -16,6 +16,7 @@ from bot.settings import Settings
 from bot.setup import check as checking
 from bot.setup.check import run_checks
 from bot.setup.manifest_command import EXAMPLE_URL
+from bot.simulator.command import BOT_NAME
 from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
 from chatrig.discord import DiscordSimulator
@@ -44,14 +45,14 @@ def _empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackSimulator]:
     """Yield a local Slack whose app has the manifest in `manifest.json`."""
-    async with SlackSimulator() as simulator:
+    async with SlackSimulator(bot_name=BOT_NAME) as simulator:
         simulator.install(json.loads((ROOT / "manifest.json").read_text()))
         yield simulator
 
 
 @pytest.fixture
 async def discord() -> AsyncIterator[DiscordSimulator]:
-    async with DiscordSimulator() as simulator:
+    async with DiscordSimulator(bot_name=BOT_NAME) as simulator:
         yield simulator
 
 

@@ -40,11 +40,11 @@ async def run_lines(session: ChatSession, *lines: str) -> str:
 
 
 async def test_names_with_an_at_sign_become_mentions(session: ChatSession, discord_bot: DiscordBot) -> None:
-    await run_lines(session, "/channel general", "@Parley and @grace, not ada@grace.example")
+    await run_lines(session, "/channel general", "@Bot and @grace, not ada@grace.example")
     received = await discord_bot.next_message()
-    assert {user.name for user in received.mentions} == {"parley", "grace"}
-    assert list_texts(session) == ["ada: @parley and @grace, not ada@grace.example"]
-    assert get_last_message(session).markdown.startswith("**@parley** and **@grace**")
+    assert {user.name for user in received.mentions} == {"bot", "grace"}
+    assert list_texts(session) == ["ada: @bot and @grace, not ada@grace.example"]
+    assert get_last_message(session).markdown.startswith("**@bot** and **@grace**")
 
 
 async def test_channel_mentions_show_channel_names(session: ChatSession, server: DiscordSimulator) -> None:
@@ -66,7 +66,7 @@ async def test_direct_messages_have_no_threads(session: ChatSession, discord_bot
     await run_lines(session, "hello")
     received = await discord_bot.next_message()
     await received.channel.send("hello Ada")
-    assert list_texts(session) == ["ada: hello", "parley: hello Ada"]
+    assert list_texts(session) == ["ada: hello", "bot: hello Ada"]
     assert await run_lines(session, "/thread last") == "Direct messages in Discord have no threads."
 
 
@@ -88,14 +88,14 @@ async def test_a_thread_starts_with_its_first_reply(session: ChatSession, server
 
 
 async def test_a_thread_of_the_bot_takes_replies(session: ChatSession, discord_bot: DiscordBot) -> None:
-    await run_lines(session, "/channel general", "@parley hello")
+    await run_lines(session, "/channel general", "@bot hello")
     received = await discord_bot.next_message()
     thread = await received.create_thread(name="A talk")
     await thread.send("hello Ada")
     await run_lines(session, "/thread last", "and now?")
     assert (await discord_bot.next_message()).channel == thread
     assert session.place.name == "A talk"
-    assert list_texts(session) == ["ada: @parley hello", "parley: hello Ada", "ada: and now?"]
+    assert list_texts(session) == ["ada: @bot hello", "bot: hello Ada", "ada: and now?"]
 
 
 async def test_a_thread_without_a_first_message_is_a_place(
@@ -127,7 +127,7 @@ async def test_a_command_is_an_interaction(
 ) -> None:
     discord_bot.answers.set()
     await run_lines(session, "/channel general", "/ask the weather")
-    await server.wait_for(lambda: list_texts(session) == ["parley: About the weather"])
+    await server.wait_for(lambda: list_texts(session) == ["bot: About the weather"])
     assert get_last_message(session).ephemeral_to == session.user.id
     await run_lines(session, "/as grace")
     assert list_texts(session) == []
@@ -141,7 +141,7 @@ async def test_a_deferred_response_is_pending_until_edited(session: ChatSession,
         second_change = await anext(changes)
     assert (first.kind, first.message.plain_text, first.message.is_pending) == (
         ClientEventKind.POSTED,
-        "parley is thinking…",
+        "bot is thinking…",
         True,
     )
     assert (second_change.kind, second_change.message.plain_text, second_change.message.is_pending) == (
@@ -223,7 +223,7 @@ async def test_a_button_is_clicked_by_its_label(
     await run_lines(session, "/channel general")
     assert await run_lines(session, "/press again") == "There is no button 'again' here. There are no buttons."
     await discord_bot.get_simulator_channel(server, "general").send("It failed.", view=AskView(timeout=None))
-    assert list_texts(session) == ["parley: It failed.\n[ Again ]"]
+    assert list_texts(session) == ["bot: It failed.\n[ Again ]"]
     assert await run_lines(session, "/as grace", "/press AG") == ""
     assert await asyncio.wait_for(pressed, 30) == "grace"
 
@@ -284,11 +284,11 @@ async def test_the_text_of_a_message_command_fills_its_modal(
     await connect(server, bot=ContextMenuBot())
     await server.post_message("grace", "general", "it broke")
     assert await run_lines(session, "/channel general", "/menu report: too long") == ""
-    assert list_texts(session) == ["grace: it broke", "parley: too long m"]
+    assert list_texts(session) == ["grace: it broke", "bot: too long m"]
     assert await session.run_line("/menu report: far too long now") == "Reason takes 0 to 10 characters"
     await server.post_message("grace", "general", "again")
     assert await session.run_line("/menu quote: why") == "This command opened no form for the text: /menu Quote"
-    assert list_texts(session)[-1] == "parley: > again"
+    assert list_texts(session)[-1] == "bot: > again"
 
 
 async def test_buttons_in_containers_are_clicked(

@@ -9,7 +9,7 @@ from tests.terminal.conftest import SlackSdkBot
 
 #: Manifest of a bot with three shortcuts in the menu of a message.
 MANIFEST = {
-    "display_information": {"name": "Parley"},
+    "display_information": {"name": "Bot"},
     "features": {
         "shortcuts": [
             {"name": name, "type": "message", "callback_id": name, "description": name}

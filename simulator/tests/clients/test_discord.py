@@ -58,7 +58,7 @@ class DiscordClientRun:
 @TABLE.row("start: identify, the cache, commands, a wrong token refused")
 async def start(run: DiscordClientRun) -> None:
     line = await run.client.read_step("start")
-    assert (line["user"], line["guilds"], line["wrongToken"]) == ("parley", ["Simulator"], 401)
+    assert (line["user"], line["guilds"], line["wrongToken"]) == ("bot", ["Simulator"], 401)
     assert {"general", "random", "ideas"} <= set(line["channels"])
     names = ["Summarize", "ask", "slow", "whisper"]
     assert sorted(line["registered"]) == sorted(line["listed"]) == names
@@ -242,7 +242,7 @@ async def in_thread(run: DiscordClientRun) -> None:
     message = await run.mention("inThread", channel=thread)
     assert await run.client.read_step("inThread") == {"step": "inThread", "isThread": True, "parent": "parent"}
     assert [reply.text for reply in run.list_replies(message)] == ["here"]
-    assert (await run.client.read_step("threadMembers"))["names"] == ["parley"]
+    assert (await run.client.read_step("threadMembers"))["names"] == ["bot"]
     await run.server.post_message("grace", thread, "me too")
     assert (await run.client.read_step("threadMembers"))["names"] == ["grace"]
 
@@ -321,7 +321,7 @@ async def forward(run: DiscordClientRun) -> None:
 @TABLE.row("members: listed, searched, the bot's own nickname")
 async def members(run: DiscordClientRun) -> None:
     _, line = await run.run_step("members")
-    assert {"ada", "grace", "parley"} <= set(line["listed"])
+    assert {"ada", "grace", "bot"} <= set(line["listed"])
     assert line["found"] == ["grace"]
 
 

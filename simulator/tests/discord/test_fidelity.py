@@ -229,7 +229,7 @@ async def call_member_routes(server: DiscordSimulator, bot: RecordingClient) -> 
         )
         await message.remove_reaction(reaction, ada)
     first, second = (await channel.fetch_message(int(question.id))).reactions
-    assert [user.name async for user in first.users()] == ["grace", "parley"]
+    assert [user.name async for user in first.users()] == ["grace", "bot"]
     await second.clear()
     await message.clear_reactions()
     await emoji.delete()

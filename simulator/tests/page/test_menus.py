@@ -227,7 +227,7 @@ async def test_users_and_conversations_are_selected_in_slack(stage: Stage) -> No
     assert action["selected_users"] == [ids["ada"], ids["linus"]]
     assert action["state"]["users_select"]["selected_user"] == ids["grace"]
     await expect(stage.page.locator("#slack .choices summary").first).to_have_text("ada, linus")
-    await stage.get_field("slack", "Select a conversation").select_option(label="@parley")
+    await stage.get_field("slack", "Select a conversation").select_option(label="@bot")
     assert (await stage.get_action())["selected_conversation"] == slack.open_dm("ada").id
     await stage.get_field("slack", "Select a channel").select_option(label="#random")
     assert (await stage.get_action())["selected_channel"] == slack.channels["random"].id

@@ -7,7 +7,7 @@ import pytest
 from chatrig.slack import SlackSimulator
 from chatrig.slack.manifest_check import check_manifest
 
-_NAME = {"display_information": {"name": "Parley"}}
+_NAME = {"display_information": {"name": "Bot"}}
 
 
 @pytest.mark.parametrize(

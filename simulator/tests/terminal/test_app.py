@@ -77,7 +77,7 @@ async def test_the_screen_opens_in_direct_messages_with_a_hint(screen: Screen) -
     await wait_for_texts(
         screen,
         "No tokens: this is the simulator.",
-        "ada → @parley",
+        "ada → @bot",
         "Type a question",
         "#general",
         "not connected yet",
@@ -143,13 +143,13 @@ async def test_a_reply_is_updated_in_place(screen: Screen, slack: SlackSimulator
     await run_line(screen, "hello")
     await wait_for_message(slack, get_dm_id(slack), "hello")
     reply = await bot.post_message(get_dm_id(slack), "Thinking")
-    await wait_for_texts(screen, "parley APP", "Thinking")
+    await wait_for_texts(screen, "bot APP", "Thinking")
     await bot.update_message(get_dm_id(slack), reply, "Good *morn*")
     await wait_for_texts(screen, "Good morn", "(edited)")
     await bot.update_message(get_dm_id(slack), reply, "Good *morning*, Ada")
     await wait_for_texts(screen, "Good morning, Ada")
     assert "Thinking" not in read_screen(screen)
-    assert read_screen(screen).count("parley APP") == 1
+    assert read_screen(screen).count("bot APP") == 1
 
 
 async def test_a_direct_message_opens_its_thread(screen: Screen, slack: SlackSimulator, bot: SlackSdkBot) -> None:
@@ -160,7 +160,7 @@ async def test_a_direct_message_opens_its_thread(screen: Screen, slack: SlackSim
     await run_line(screen, "again")
     assert (await wait_for_message(slack, get_dm_id(slack), "again")).thread_ts == question.ts
     await screen.press("escape")
-    await wait_for_texts(screen, "ada → @parley ─", "2 replies")
+    await wait_for_texts(screen, "ada → @bot ─", "2 replies")
 
 
 async def test_a_channel_mention_shows_its_answer_below(
@@ -169,11 +169,11 @@ async def test_a_channel_mention_shows_its_answer_below(
     await bot.connect()
     await run_line(screen, "/channel general")
     await wait_for_texts(screen, "ada → #general")
-    await run_line(screen, "@parley why < 1?")
+    await run_line(screen, "@bot why < 1?")
     channel, ts = await asyncio.wait_for(bot.mentions.get(), 30)
-    assert slack.messages("general")[0].text == "@parley why < 1?"
+    assert slack.messages("general")[0].text == "@bot why < 1?"
     await bot.post_message(channel, "So it is", ts)
-    await wait_for_texts(screen, "@parley why < 1?", "↳ 1 reply", "So it is")
+    await wait_for_texts(screen, "@bot why < 1?", "↳ 1 reply", "So it is")
 
 
 async def test_enter_on_a_message_opens_its_thread(screen: Screen, slack: SlackSimulator, bot: SlackSdkBot) -> None:
@@ -234,7 +234,7 @@ async def test_each_user_has_own_direct_messages(screen: Screen, slack: SlackSim
     await run_line(screen, "for ada only")
     await wait_for_texts(screen, "for ada only")
     await screen.press("ctrl+r")
-    await wait_for_texts(screen, "grace → @parley")
+    await wait_for_texts(screen, "grace → @bot")
     assert "for ada only" not in read_screen(screen)
     await run_line(screen, "I am grace")
     await wait_for_message(slack, get_dm_id(slack, "grace"), "I am grace")
@@ -344,7 +344,7 @@ async def test_each_platform_keeps_its_open_place(screen: Screen, way: str) -> N
     await run_line(screen, "/channel random")
     await wait_for_texts(screen, "ada → #random")
     await switch_platform("Discord")
-    await wait_for_texts(screen, "ada → @parley", "#ideas")
+    await wait_for_texts(screen, "ada → @bot", "#ideas")
     await switch_platform("Slack")
     await wait_for_texts(screen, "ada → #random")
     await wait_until_hidden(screen, "#ideas")
@@ -355,9 +355,9 @@ async def test_each_platform_has_its_own_user_and_messages(
 ) -> None:
     await run_line(screen, "/as linus")
     await run_line(screen, "on Slack")
-    await wait_for_texts(screen, "linus → @parley", "on Slack")
+    await wait_for_texts(screen, "linus → @bot", "on Slack")
     await screen.press("f2")
-    await wait_for_texts(screen, "ada → @parley")
+    await wait_for_texts(screen, "ada → @bot")
     assert "on Slack" not in read_screen(screen)
     await run_line(screen, "on Discord")
     await wait_for_texts(screen, "on Discord")
@@ -413,10 +413,10 @@ async def test_a_conversation_on_discord_is_shown(
 ) -> None:
     await run_line(screen, "/discord")
     await run_line(screen, "/channel general")
-    await run_line(screen, "@parley why?")
+    await run_line(screen, "@bot why?")
     received = await discord_bot.next_message()
     await received.reply("**So** it is")
-    await wait_for_texts(screen, "╭ ada: @parley why?", "parley APP", "So it is")
+    await wait_for_texts(screen, "╭ ada: @bot why?", "bot APP", "So it is")
     await screen.press("ctrl+t")
     await wait_for_texts(screen, "ada → #general, thread “**So** it is”")
     await run_line(screen, "I see")
@@ -428,17 +428,17 @@ async def test_a_conversation_on_discord_is_shown(
 async def test_a_deferred_response_shows_thinking_first(screen: Screen, discord_bot: DiscordBot) -> None:
     await run_line(screen, "/discord")
     await run_line(screen, "/ask the weather")
-    await wait_for_texts(screen, "parley is thinking…", "only visible to you")
+    await wait_for_texts(screen, "bot is thinking…", "only visible to you")
     discord_bot.answers.set()
     await wait_for_texts(screen, "About the weather", "only visible to you")
-    await wait_until_hidden(screen, "parley is thinking…")
+    await wait_until_hidden(screen, "bot is thinking…")
 
 
 async def test_a_forum_post_opens_once_the_bot_answers(screen: Screen, discord_bot: DiscordBot) -> None:
     await run_line(screen, "/discord")
     await run_line(screen, "/channel ideas")
-    await wait_for_texts(screen, "New post: @parley")
-    await run_line(screen, "@parley paint it blue")
+    await wait_for_texts(screen, "New post: @bot")
+    await run_line(screen, "@bot paint it blue")
     received = await discord_bot.next_message()
     await received.channel.send("Blue it is")
     await wait_for_texts(screen, "ada → #ideas, thread “", "Blue it is")
@@ -449,7 +449,7 @@ async def test_discord_direct_messages_have_no_threads(screen: Screen, discord_b
     await run_line(screen, "hello")
     await wait_for_texts(screen, "hello")
     await screen.press("ctrl+t")
-    await wait_for_texts(screen, "Direct messages in Discord have no threads.", "ada → @parley ─")
+    await wait_for_texts(screen, "Direct messages in Discord have no threads.", "ada → @bot ─")
 
 
 @pytest.mark.parametrize("keys", [["ctrl+c"], ["ctrl+d"], [*"/quit", "enter"]])

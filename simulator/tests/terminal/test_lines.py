@@ -62,20 +62,20 @@ async def answering_bot(bot: SlackSdkBot) -> AsyncIterator[SlackSdkBot]:
 
 
 async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSimulator, answering_bot: SlackSdkBot) -> None:
-    assert await print_lines(slack, "/channel general", "@parley hello") == [
-        "[Slack #general 1 ada] @parley hello",
-        "[Slack #general/1 2 parley] Thinking",
-        "[Slack #general/1 2 parley updated] Good ⏎ morn",
-        "[Slack #general/1 2 parley updated] Good ⏎ morning",
+    assert await print_lines(slack, "/channel general", "@bot hello") == [
+        "[Slack #general 1 ada] @bot hello",
+        "[Slack #general/1 2 bot] Thinking",
+        "[Slack #general/1 2 bot updated] Good ⏎ morn",
+        "[Slack #general/1 2 bot updated] Good ⏎ morning",
     ]
 
 
 async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSimulator, answering_bot: SlackSdkBot) -> None:
     lines = await print_lines(
-        slack, "/channel general", "@parley hello", "/wait", "/thread last", "/as grace", "@parley and I?"
+        slack, "/channel general", "@bot hello", "/wait", "/thread last", "/as grace", "@bot and I?"
     )
-    assert lines[4:6] == ["[Slack #general/1 3 grace] @parley and I?", "[Slack #general/1 4 parley] Thinking"]
-    assert lines[-1] == "[Slack #general/1 4 parley updated] Good ⏎ morning"
+    assert lines[4:6] == ["[Slack #general/1 3 grace] @bot and I?", "[Slack #general/1 4 bot] Thinking"]
+    assert lines[-1] == "[Slack #general/1 4 bot updated] Good ⏎ morning"
 
 
 async def test_each_user_has_direct_messages(slack: SlackSimulator, answering_bot: SlackSdkBot) -> None:
@@ -86,7 +86,7 @@ async def test_each_user_has_direct_messages(slack: SlackSimulator, answering_bo
 async def test_a_command_has_an_ephemeral_answer(slack: SlackSimulator, answering_bot: SlackSdkBot) -> None:
     lines = await print_lines(slack, "/channel general", "/reset", "hello", "/thread last", "/reset")
     assert lines == [
-        "[Slack #general 1 parley only visible to ada] We start over.",
+        "[Slack #general 1 bot only visible to ada] We start over.",
         "[Slack #general 2 ada] hello",
         "[Slack] /reset is not supported in threads. Sorry!",
     ]
@@ -125,18 +125,18 @@ async def test_lines_work_on_discord(server: DiscordSimulator, slack: SlackSimul
             slack,
             "/discord",
             "/channel general",
-            "@parley hello",
+            "@bot hello",
             "/wait",
             "/thread last",
             "/ask the time",
             server=server,
         )
     assert lines == [
-        "[Discord #general 1 ada] @parley hello",
-        "[Discord #general 2 parley in reply to 1] Thinking",
-        "[Discord #general 2 parley updated] Good ⏎ morning",
-        "[Discord #general/1 3 parley only visible to ada] parley is thinking…",
-        "[Discord #general/1 3 parley only visible to ada updated] About the time",
+        "[Discord #general 1 ada] @bot hello",
+        "[Discord #general 2 bot in reply to 1] Thinking",
+        "[Discord #general 2 bot updated] Good ⏎ morning",
+        "[Discord #general/1 3 bot only visible to ada] bot is thinking…",
+        "[Discord #general/1 3 bot only visible to ada updated] About the time",
     ]
 
 
@@ -151,7 +151,7 @@ async def test_a_deferred_response_is_waited_for(
     async with asyncio.TaskGroup() as group:
         group.create_task(answer())
         lines = await print_lines(slack, "/discord", "/ask", server=server)
-    assert lines[-1] == "[Discord dm ada 1 parley only visible to ada updated] About nothing"
+    assert lines[-1] == "[Discord dm ada 1 bot only visible to ada updated] About nothing"
 
 
 async def test_a_line_switches_the_platform(
@@ -192,7 +192,7 @@ async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSimulato
         "[Slack] There is no user 'nobody'. Users: ada, grace, linus.",
         "[Slack] There is no channel 'nowhere'. Channels: #general, #random.",
         "[Slack] You have not sent a message yet.",
-        "[Slack] There is no message '1.5' in @parley.",
+        "[Slack] There is no message '1.5' in @bot.",
     ]
 
 
@@ -202,7 +202,7 @@ async def test_a_missing_answer_is_reported(slack: SlackSimulator, bot: SlackSdk
     pace = QuietTime(quiet_seconds=0.05, stalled_reply_seconds=0.2)
     await run_lines([SlackPlatform(slack)], iterate_lines("hello"), out, notices=["A simulator."], quiet_time=pace)
     first, _, last = out.getvalue().splitlines()
-    assert (first, last) == ("A simulator.", "[Slack] parley did not finish its reply in time.")
+    assert (first, last) == ("A simulator.", "[Slack] bot did not finish its reply in time.")
 
 
 async def test_lines_are_read_from_a_pipe_as_they_come() -> None:
@@ -226,13 +226,13 @@ async def test_without_a_terminal_the_standard_streams_are_lines(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     script = tmp_path / "script"
-    script.write_text("/channel general\n@parley hello\n/wait\n/quit\n")
+    script.write_text("/channel general\n@bot hello\n/wait\n/quit\n")
     with script.open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         await run_terminal(slack, server, notices=["This is the simulator."])
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first == "This is the simulator."
-    assert last.endswith("parley updated] Good ⏎ morning")
+    assert last.endswith("bot updated] Good ⏎ morning")
 
 
 async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSimulator, bot: SlackSdkBot) -> None:
@@ -258,8 +258,8 @@ async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSimulator, 
         [SlackPlatform(slack)], type_lines(), out, quiet_time=QuietTime(quiet_seconds=0.1, stalled_reply_seconds=0.1)
     )
     print_lines = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
-    assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in print_lines
-    assert "[Slack #general 1 parley] [file answer.md]" in print_lines
+    assert "[Slack #general 1 bot] It failed. ⏎ [ Again ]" in print_lines
+    assert "[Slack #general 1 bot] [file answer.md]" in print_lines
     assert "[Slack] There is no button 'other' here. Buttons: Again." in print_lines
     (press,) = [envelope.payload for envelope in slack.envelopes if envelope.type == "interactive"]
     assert (press["user"]["name"], press["actions"][0]["action_id"]) == ("ada", "again:1")
@@ -269,7 +269,7 @@ async def test_a_form_is_printed_filled_in_and_submitted(server: DiscordSimulato
     view = discord.ui.View()
     view.add_item(discord.ui.Button(label="Order", custom_id="form"))
     view.stop()
-    lines = ["/channel general", "@parley coffee", "/wait", "/press order", "/submit Ada; size: large"]
+    lines = ["/channel general", "@bot coffee", "/wait", "/press order", "/submit Ada; size: large"]
 
     async def answer() -> None:
         await (await discord_bot.next_message()).reply("What?", view=view)
@@ -282,4 +282,4 @@ async def test_a_form_is_printed_filled_in_and_submitted(server: DiscordSimulato
     fields = "• Name (For the cup) ⏎ • Size (options: Small, Large) ⏎ • Extras (optional; options: Milk, Ice) = Milk"
     how = "Fill it in: /submit Name: …; Size: …; Extras: …"
     assert printed[2] == f"[Discord form of ada] Order ⏎ {fields} ⏎ {how}"
-    assert printed[3].endswith("parley] Received Ada; ['l']; ['m']")
+    assert printed[3].endswith("bot] Received Ada; ['l']; ['m']")

@@ -10,7 +10,7 @@ QUICK = QuietTime(quiet_seconds=0.05, max_quiet_seconds=0.2, stalled_reply_secon
 
 
 def create_message(key: str, text: str, *, bot: bool = False, thread: str | None = None) -> ClientMessage:
-    author = "parley" if bot else "ada"
+    author = "bot" if bot else "ada"
     return ClientMessage(key, "C1", author, bot, float(key), text, text, thread=thread)
 
 
@@ -148,7 +148,7 @@ async def test_an_ephemeral_answer_is_complete(replies: ReplyTracker) -> None:
 
 
 async def test_a_pending_message_is_in_flight_until_edited_or_deleted(replies: ReplyTracker) -> None:
-    thinking = replace(create_message("2", "parley is thinking…", bot=True), is_pending=True, ephemeral_to="U1")
+    thinking = replace(create_message("2", "bot is thinking…", bot=True), is_pending=True, ephemeral_to="U1")
     other = replace(thinking, id="3", ephemeral_to=None)
     replies.record_event(ClientEvent(ClientEventKind.POSTED, thinking))
     replies.record_event(ClientEvent(ClientEventKind.POSTED, other))

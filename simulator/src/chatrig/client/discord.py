@@ -36,11 +36,14 @@ class DiscordPlatform:
     """`ClientPlatform` for the users of the local Discord in a `DiscordSimulator`."""
 
     name = "Discord"
-    bot_name = "parley"
 
     def __init__(self, discord: DiscordSimulator) -> None:
         self._discord = discord
         self._markdown_cache = updates.MarkdownCache()
+
+    @property
+    def bot_name(self) -> str:
+        return self._discord.bot_name
 
     @property
     def is_connected(self) -> bool:

@@ -40,7 +40,7 @@ class ClientLocation:
     Attributes:
         channel: the platform's id of the channel; for a thread, that of its channel.
         thread: the id of the thread's first message; None outside threads.
-        name: the displayed name (`#general`, `@parley`); for a thread, its first words.
+        name: the displayed name (`#general`, `@bot`); for a thread, its first words.
         is_dm: whether only one user and the bot are there.
         thread_support: the messages that can have threads; for a thread, that of its channel.
     """

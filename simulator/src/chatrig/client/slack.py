@@ -35,11 +35,14 @@ class SlackPlatform:
     """`ClientPlatform` for the users of the local Slack in a `SlackSimulator`."""
 
     name = "Slack"
-    bot_name = "parley"
 
     def __init__(self, slack: SlackSimulator) -> None:
         self._slack = slack
         self._markdown_cache = updates.MarkdownCache()
+
+    @property
+    def bot_name(self) -> str:
+        return self._slack.bot_name
 
     @property
     def is_connected(self) -> bool:

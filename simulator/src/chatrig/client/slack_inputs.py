@@ -165,7 +165,7 @@ def _list_choices(slack: SlackSimulator, element: Mapping[str, Any], user: str |
     types = {"public"} if kind == "channels_select" else set((element.get("filter") or {}).get("include") or ())
     places = [*slack.channels.values(), *([slack.open_dm(user)] if user else [])]
     return tuple(
-        ClientOption(place.id, "@parley" if place.is_dm else f"#{place.name}")
+        ClientOption(place.id, f"@{slack.bot_name}" if place.is_dm else f"#{place.name}")
         for place in dict.fromkeys(places)
         if not types or _CONVERSATION_TYPES[place.type] in types
     )

@@ -66,6 +66,7 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         port: int = 0,
         speed: float = 1.0,
         rate_limits: bool = True,
+        bot_name: str = "bot",
         state: Mapping[str, Any] | None = None,
     ) -> None:
         """Create the server; it listens once the context is entered.
@@ -75,11 +76,12 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
             speed: factor by which rate limits, timeouts and heartbeats run faster than Discord's. At 20, an
                 interaction must be acknowledged within 150 ms.
             rate_limits: whether to enforce rate limits.
+            bot_name: the name of the app; the bot's username is it in lower case, with `_` for spaces.
             state: the result of an earlier server's `save_state`, with which this one begins.
         """
         self._port = port
         self._activity_log = DiscordActivityLog()
-        guild = Guild(self._publish_change, self._publish_event)
+        guild = Guild(self._publish_change, self._publish_event, bot_name=bot_name)
         if state is not None:
             load_guild(guild, state)
         self.permissions = set(DEFAULT_PERMISSIONS)
@@ -167,6 +169,11 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
     def bot_id(self) -> str:
         """The id of the bot's user and of its application, which are the same in Discord."""
         return self._guild.bot.id
+
+    @property
+    def bot_name(self) -> str:
+        """The bot's username, with which people mention it."""
+        return self._guild.bot.name
 
     @property
     def bot_role_id(self) -> str:

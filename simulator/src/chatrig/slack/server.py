@@ -83,6 +83,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         rate_limits: bool = True,
         is_unlisted: bool = False,
         name: str = "Simulator",
+        bot_name: str = "bot",
         primary: "SlackSimulator | None" = None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
@@ -95,6 +96,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
             rate_limits: whether rate limits apply.
             is_unlisted: whether the app is sold outside Slack's Marketplace and may read messages once a minute only.
             name: the name of the workspace.
+            bot_name: the displayed name of the bot; people mention it in lower case, with `_` for spaces.
             primary: a workspace whose app is installed here, too. Both share its sockets, request URL and API address.
                 Enter it first.
             state: the result of an earlier workspace's `save_state`, with which this one begins.
@@ -104,7 +106,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         self._secondaries: list[SlackSimulator] = []
         self._activity_log = SlackActivityLog()
         app_id = create_id("A") if primary is None else primary.app_id
-        self._workspace = Workspace(self._on_change, name=name, app_id=app_id)
+        self._workspace = Workspace(self._on_change, name=name, app_id=app_id, bot_name=bot_name)
         self.faults = SlackFaults()
         self.scopes = set(SCOPES)
         self.subscriptions = set(DEFAULT_EVENTS)
@@ -237,6 +239,11 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
     @property
     def bot_user_id(self) -> str:
         return self._workspace.bot.id
+
+    @property
+    def bot_name(self) -> str:
+        """The name with which people mention the bot, without `@`."""
+        return self._workspace.bot.name
 
     def install(self, manifest: Mapping[str, Any]) -> frozenset[str]:
         """Replace the app's configuration by that of a manifest.

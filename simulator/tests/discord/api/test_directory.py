@@ -17,7 +17,7 @@ async def bot(server: DiscordSimulator, connect: Connect) -> RecordingClient:
 async def test_members_are_listed_by_page_with_the_intent(server: DiscordSimulator, bot: RecordingClient) -> None:
     (guild,) = bot.guilds
     server.leave_guild("linus")
-    assert {member.name async for member in guild.fetch_members(limit=None)} == {"parley", "ada", "grace"}
+    assert {member.name async for member in guild.fetch_members(limit=None)} == {"bot", "ada", "grace"}
     after = discord.Object(int(server.people["ada"].id))
     assert [member.name async for member in guild.fetch_members(after=after)] == ["grace"]
     assert await get_refusal(guild.fetch_member(int(server.people["linus"].id))) == (404, 10007)

@@ -26,7 +26,7 @@ async def receive_texts(bot: RecordingClient, number: int) -> list[str]:
 
 async def test_a_client_receives_the_server_and_its_channels(server: DiscordSimulator, bot: RecordingClient) -> None:
     (guild,) = bot.guilds
-    assert (str(guild.id), guild.me.name) == (server.guild_id, "parley")
+    assert (str(guild.id), guild.me.name) == (server.guild_id, "bot")
     assert [channel.name for channel in guild.channels] == ["general", "random", "ideas"]
     (session,) = server.sessions
     assert session.intents == bot.intents.value
@@ -41,7 +41,7 @@ async def test_the_bots_own_role_can_be_mentioned(server: DiscordSimulator, bot:
     assert guild.self_role is not None
     assert str(guild.self_role.id) == server.bot_role_id
     assert received.role_mentions == [guild.self_role]
-    assert message.text == "@Parley hello"
+    assert message.text == "@bot hello"
 
 
 async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None:
@@ -375,3 +375,11 @@ async def test_a_removed_bot_receives_events_of_dms_only(server: DiscordSimulato
     await server.post_message("ada", server.open_dm("ada"), "heard")
     assert (await bot.next_message()).content == "heard"
     assert [event.name for event in server.events][-2:] == ["GUILD_DELETE", "MESSAGE_CREATE"]
+
+
+async def test_the_bot_has_the_name_of_the_simulators_argument(connect: Connect) -> None:
+    async with DiscordSimulator(bot_name="Tea Bot") as server:
+        client = await connect(server)
+        assert client.user is not None
+        assert client.user.name == server.bot_name == "tea_bot"
+        assert (await client.application_info()).name == "Tea Bot"

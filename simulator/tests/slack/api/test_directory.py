@@ -6,7 +6,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from chatrig.slack import SlackSimulator
-from tests.slack.conftest import catch_error
+from tests.slack.conftest import catch_error, create_client
 
 
 async def test_a_thread_is_paginated_with_its_root_first(
@@ -53,7 +53,7 @@ async def test_users_and_conversations_can_be_looked_up(slack: SlackSimulator, c
     assert (await client.users_info(user=ada.id))["user"]["profile"]["real_name"] == "Ada Lovelace"
     assert (await catch_error(client.users_info(user="U0NOBODY")))["error"] == "user_not_found"
     assert {user["name"] for user in (await client.users_list())["members"]} == {
-        "parley",
+        "bot",
         "slackbot",
         *slack.people,
     }
@@ -163,7 +163,7 @@ async def test_a_user_can_be_found_by_the_email_address(slack: SlackSimulator, c
     ada = slack.people["ada"]
     found = (await client.users_lookupByEmail(email=ada.email.upper()))["user"]
     assert (found["id"], found["profile"]["email"]) == (ada.id, ada.email)
-    for email in ("nobody@example.com", "parley@example.com"):
+    for email in ("nobody@example.com", "bot@example.com"):
         assert (await catch_error(client.users_lookupByEmail(email=email)))["error"] == "users_not_found"
     assert (await catch_error(client.api_call("users.lookupByEmail")))["error"] == "invalid_arguments"
 
@@ -175,7 +175,7 @@ async def test_a_profile_has_names_pictures_and_with_the_scope_an_email_address(
     profile = (await client.users_profile_get(user=ada.id))["profile"]
     assert (profile["real_name"], profile["email"]) == ("Ada Lovelace", ada.email)
     assert profile["image_512"].startswith("https://")
-    assert (await client.users_profile_get())["profile"]["real_name"] == "Parley"
+    assert (await client.users_profile_get())["profile"]["real_name"] == "bot"
     slack.scopes.discard("users:read.email")
     assert "email" not in (await client.users_profile_get(user=ada.id))["profile"]
     assert "email" not in (await client.users_info(user=ada.id))["user"]["profile"]
@@ -205,3 +205,10 @@ async def test_teams_and_channels_have_the_fields_of_members(slack: SlackSimulat
     left.members.discard(slack.bot_user_id)
     assert (await client.conversations_info(channel=joined.id))["channel"]["last_read"] == "0000000000.000000"
     assert "last_read" not in (await client.conversations_info(channel=left.id))["channel"]
+
+
+async def test_the_bot_has_the_name_of_the_simulators_argument() -> None:
+    async with SlackSimulator(bot_name="Tea Bot") as slack:
+        client = create_client(slack)
+        assert (await client.auth_test())["user"] == slack.bot_name == "tea_bot"
+        assert (await client.users_profile_get())["profile"]["real_name"] == "Tea Bot"

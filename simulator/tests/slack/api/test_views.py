@@ -61,7 +61,7 @@ async def test_a_submission_has_the_values_of_all_inputs(slack: SlackSimulator, 
         bodies.append(body)
 
     elements: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
-        "name": (NAME, "Parley", {"value": "Parley"}),
+        "name": (NAME, "Tea", {"value": "Tea"}),
         "colour": (SELECT, "green", {"selected_option": OPTIONS[1]}),
         "many": ({"type": "multi_static_select", "options": OPTIONS}, ["blue"], {"selected_options": OPTIONS[:1]}),
         "radio": ({"type": "radio_buttons", "options": OPTIONS}, "blue", {"selected_option": OPTIONS[0]}),
@@ -133,7 +133,7 @@ async def test_a_response_updates_pushes_and_clears_views(slack: SlackSimulator,
 
     modal = await open_form(slack, connect, FORM, app)
     before = modal.hash
-    assert await slack.submit_modal(modal, name="Parley")
+    assert await slack.submit_modal(modal, name="Tea")
     assert (modal.title, slack.modals("ada")) == ("Sure?", [modal])
     assert modal.hash != before
     assert await slack.submit_modal(modal)  # the value stays with its block and action
@@ -163,7 +163,7 @@ async def test_an_invalid_response_leaves_the_modal_open(
         await ack(**answer)
 
     modal = await open_form(slack, connect, FORM, app)
-    assert not await slack.submit_modal(modal, name="Parley")
+    assert not await slack.submit_modal(modal, name="Tea")
     assert (slack.modals("ada"), modal.title, modal.errors) == ([modal], "Deploy", {})
 
 
@@ -273,11 +273,11 @@ async def test_an_action_has_the_state_of_all_inputs_of_a_message(slack: SlackSi
     ]
     await create_client(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
     message = slack.messages("general")[-1]
-    assert await slack.set_input("ada", message, "name", "Parley")  # an input block sends no action
+    assert await slack.set_input("ada", message, "name", "Tea")  # an input block sends no action
     assert await slack.click_button("ada", message, "more")
     assert await slack.set_input("ada", message, "colour", "green")
     first, second = (body["state"]["values"] for body in bodies)
-    assert first["b-name"]["name"] == {"type": "plain_text_input", "value": "Parley"}
+    assert first["b-name"]["name"] == {"type": "plain_text_input", "value": "Tea"}
     assert first["b-actions"]["colour"]["selected_option"]["value"] == "blue"
     assert second["b-actions"]["colour"]["selected_option"]["value"] == "green"
     assert bodies[1]["actions"][0]["selected_option"]["value"] == "green"

@@ -69,7 +69,7 @@ async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSimulat
 
     def has_answer() -> bool:
         return [m.text for m in slack.messages("general", thread_ts=question.ts)] == [
-            "@parley what is it?",
+            "@bot what is it?",
             "It is 42.",
         ]
 

@@ -18,7 +18,7 @@ TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.Gabcde.abcdefghijklmnopqrstuvwxyzabc"
 
 
 async def test_a_valid_token_names_its_bot(server: DiscordSimulator) -> None:
-    assert await verify_token(create_settings(server)) == LoginReport("parley in Simulator", (), ())
+    assert await verify_token(create_settings(server)) == LoginReport(f"{server.bot_name} in Simulator", (), ())
 
 
 async def test_a_wrong_token_says_where_to_get_the_right_one(server: DiscordSimulator) -> None:

@@ -94,7 +94,7 @@ async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSimulator, 
         thread = await server.start_thread("grace", answer, "more")
         await server.post_message("grace", thread, f"<@{server.people['linus'].id}> look")
         await bot.wait_for_replies(await server.post_message("grace", thread, "why?"), "heard: Grace Hopper: why?")
-        assert "> parley: heard: Ada Lovelace: one" in bot.list_model_messages()[0]
+        assert f"> {server.bot_name}: heard: Ada Lovelace: one" in bot.list_model_messages()[0]
         await bot.wait_for_replies(
             await server.post_message("grace", thread, "and now?"), "heard: Grace Hopper: and now?"
         )

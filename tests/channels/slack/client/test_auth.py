@@ -14,7 +14,7 @@ from tests.channels.wiring import wait_until
 
 
 async def test_valid_tokens_name_their_bot_and_workspace(web: AsyncWebClient, slack: SlackSimulator) -> None:
-    assert await verify_tokens(web, slack.app_token) == "parley in Simulator"
+    assert await verify_tokens(web, slack.app_token) == f"{slack.bot_name} in Simulator"
 
 
 async def test_a_wrong_token_says_where_to_get_the_right_one(slack: SlackSimulator) -> None:

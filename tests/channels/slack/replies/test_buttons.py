@@ -75,7 +75,7 @@ async def test_the_author_can_regenerate_an_answer_in_place(
         await slack.wait_for(lambda: answer.text == "Azure.")
         await bot.wait_for_turns(2)
         assert [m.text for m in bot.list_thread(question) if m.ephemeral_to is None] == [
-            "@parley which colour?",
+            f"@{slack.bot_name} which colour?",
             "Azure.",
         ]
 

@@ -38,6 +38,7 @@ class Guild:
     Args:
         on_change: called after a message is posted, changed or deleted, or a reaction is added or removed.
         on_event: called for each other gateway event. The methods that add users, channels and DMs do not call it.
+        bot_name: the name of the app and its bot.
 
     Attributes:
         emit: `on_event`.
@@ -49,12 +50,14 @@ class Guild:
         denied_permissions: names of permissions that users lack, by user id.
     """
 
-    def __init__(self, on_change: Callable[[GuildChange], None], on_event: Callable[[GuildEvent], None]) -> None:
+    def __init__(
+        self, on_change: Callable[[GuildChange], None], on_event: Callable[[GuildEvent], None], *, bot_name: str
+    ) -> None:
         self._on_change = on_change
         self.emit = on_event
         #: Discord: the role `@everyone` has the server's id.
         self.id = create_id()
-        self.bot = DiscordUser(create_id(), "parley", "Parley", is_bot=True)
+        self.bot = DiscordUser(create_id(), bot_name.lower().replace(" ", "_"), bot_name, is_bot=True)
         #: Discord: a bot has a role of its own with the bot's name.
         self.bot_role_id = create_id()
         self.users: dict[str, DiscordUser] = {self.bot.id: self.bot}

@@ -109,9 +109,10 @@ class Workspace:
         on_change: called after every change of a message.
         name: the name of the workspace.
         app_id: the id of the installed app.
+        bot_name: the name of the app's bot.
     """
 
-    def __init__(self, on_change: Callable[[WorkspaceChange], None], *, name: str, app_id: str) -> None:
+    def __init__(self, on_change: Callable[[WorkspaceChange], None], *, name: str, app_id: str, bot_name: str) -> None:
         self._on_change = on_change
         self._last_ts = 0
         self.name = name
@@ -119,7 +120,7 @@ class Workspace:
         self.enterprise_id: str | None = None
         self.app_id = app_id
         self.bot_id = create_id("B")
-        self.bot = WorkspaceUser(create_id("U"), "parley", "Parley", is_bot=True)
+        self.bot = WorkspaceUser(create_id("U"), bot_name.lower().replace(" ", "_"), bot_name, is_bot=True)
         slackbot = WorkspaceUser(SLACKBOT, "slackbot", "Slackbot")  # Slack: its `is_bot` is false (bolt-js #794)
         self.users: dict[str, WorkspaceUser] = {user.id: user for user in (self.bot, slackbot)}
         self.channels: dict[str, SlackConversation] = {}
