@@ -23,6 +23,7 @@ from core.models.vendors import can_call_tools
 from core.store import lock
 
 if TYPE_CHECKING:  # an extra
+    from bot.simulator.inspector_store import InspectorStore
     from chatrig.discord import DiscordSimulator
     from chatrig.page import PageServer
     from chatrig.slack import SlackSimulator
@@ -68,10 +69,11 @@ async def run_local_platforms(
         ParleyError: in the terminal, the bot exited; the message has the reason and the path of the log.
     """
     try:
-        from chatrig.discord import DiscordSimulator  # noqa: PLC0415 - an extra
+        from bot.simulator.extension import ParleyExtension  # noqa: PLC0415 - an extra
+        from bot.simulator.tour import create_tour_server  # noqa: PLC0415
+        from chatrig.discord import DiscordSimulator  # noqa: PLC0415
         from chatrig.page import PageServer  # noqa: PLC0415
         from chatrig.slack import SlackSimulator  # noqa: PLC0415
-        from chatrig.tour import create_tour_server  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError(
             f'the simulator is not installed: run `uvx --from "{_get_requirement()}" parley`, '
@@ -92,10 +94,11 @@ async def run_local_platforms(
         )
         tour_server = await stack.enter_async_context(create_tour_server())
         slack.install(manifest.manifest(prompts=settings.prompts, command_prefix=settings.command_prefix))
-        page = PageServer(slack, discord)
+        extension = ParleyExtension(BOT_NAME)
+        page = PageServer(slack, discord, extension)
         await _serve_page(page, port, stack)
         environment = {
-            INSPECTOR_VARIABLE: page.inspector_address,
+            INSPECTOR_VARIABLE: f"{page.address}{extension.inspector_path}",
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,
             "SLACK_APP_TOKEN": slack.app_token,
@@ -112,15 +115,15 @@ async def run_local_platforms(
         bot = BotProcess(
             environment,
             log,
-            partial(_wait_until_ready, slack, discord, page),
+            partial(_wait_until_ready, slack, discord, extension.inspector),
             tour=_create_tour_launch(settings, environment, tour_server.base_url),
-            find_agent_models=lambda: page.inspector.agent_models,
+            find_agent_models=lambda: extension.inspector.agent_models,
             is_tour=is_tour or not (has_own_agent or can_call_tools(model)),
             model=model,
             models=list_models(settings),
             agent=agent,
         )
-        page.set_bot(bot)
+        extension.bot = bot
         await stack.enter_async_context(bot.run())
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
         stack.push_async_callback(_cancel_tasks, ends)
@@ -130,7 +133,7 @@ async def run_local_platforms(
             from chatrig.terminal import run_terminal  # noqa: PLC0415
 
             notices[1:] = [f"Page: {page.address}  Log: {log}", "/tour takes the scripted tour: no key needed."]
-            chat = run_terminal(slack, discord, bot=bot, notices=notices)
+            chat = run_terminal(slack, discord, extension=extension, notices=notices)
             ends.append(asyncio.create_task(chat, name="terminal"))
             ends.append(asyncio.create_task(bot.ended.wait(), name="bot"))
         else:
@@ -162,15 +165,15 @@ async def _serve_page(page: "PageServer", port: int, stack: AsyncExitStack) -> N
         raise SettingsError(f"--port {port}: the page cannot be served there ({error.strerror})") from error
 
 
-async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator", page: "PageServer") -> None:
+async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator", inspector: "InspectorStore") -> None:
     """Wait until the bot has reported its models, and is connected to both platforms.
 
     Raises:
         TimeoutError: that takes more than `CONNECT_SECONDS`.
     """
     async with asyncio.timeout(CONNECT_SECONDS):
-        while page.inspector.agent_models is None:
-            await page.inspector.wait_for_change()
+        while inspector.agent_models is None:
+            await inspector.wait_for_change()
     await asyncio.gather(slack.wait_until_connected(CONNECT_SECONDS), discord.wait_until_connected(CONNECT_SECONDS))
 
 
@@ -185,7 +188,7 @@ def _create_tour_launch(settings: Settings, environment: Mapping[str, str], mode
         environment: variables of the local platforms.
         model_url: address of the scripted model.
     """
-    from chatrig.tour import STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
+    from bot.simulator.tour import STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
 
     folder = settings.data_dir.resolve() / "tour"  # without the operator's .env, agents.toml and mcp.toml
     folder.mkdir(exist_ok=True)
@@ -247,12 +250,10 @@ async def _report_exits(bot: BotProcess, log: Path, echo: PrintLine) -> None:
 
 async def _report_models(bot: BotProcess, echo: PrintLine) -> None:
     """Print the models that answer whenever they differ from the printed ones, until cancelled."""
-    from chatrig.managed_bot import describe_model  # noqa: PLC0415 - an extra
-
     printed = list[str]()
     while True:
         await bot.wait_for_change()
-        if bot.state == "running" and (lines := describe_model(bot)) != printed:
+        if bot.state == "running" and (lines := bot.describe_models()) != printed:
             printed = lines
             for line in lines:
                 echo(line)

@@ -1,7 +1,7 @@
 """WebSocket client that sends turns and their calls to the simulator's page.
 
 The page shows turns, model calls and tool calls in its inspector. The simulator sets the WebSocket's address in the
-environment of the bot's process; `chatrig.page.inspector` describes the messages. No turn waits for the connection.
+environment of the bot's process; `inspector_store.py` describes the messages. No turn waits for the connection.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ class InspectorPlugin(BasePlugin):
         await run_every(0, poll, failure=failure, retry_seconds=IDLE_POLL_SECONDS)
 
     def send_models(self, names: Sequence[str], *, uses_default: bool, replaced: Sequence[str]) -> None:
-        """Queue the models that answer: see `chatrig.managed_bot.AgentModels`."""
+        """Queue the models that answer: see `AgentModels`."""
         fields = {"names": names, "uses_default": uses_default, "replaced": replaced}
         self._queue_update("agent_models", {"id": "", **fields})
 

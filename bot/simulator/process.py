@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from core.concurrency.tasks import run_in_background
 from core.errors import ParleyError
@@ -35,6 +35,21 @@ LOG_TAIL_LINES = 12
 
 #: Start of a log entry, as text or JSON. Lines after the last entry have the reason of an exit.
 _LOG_ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\{")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentModels:
+    """Models of the bot's agents, as the bot reports them once its agents are loaded.
+
+    Attributes:
+        names: the full names of the models that answer.
+        uses_default: whether the model that a user selects in the simulator answers for an agent.
+        replaced: the full names of the agents' models without an API key, for which that model answers.
+    """
+
+    names: Sequence[str]
+    uses_default: bool
+    replaced: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +88,7 @@ class BotProcess:
         ready: Callable[[], Awaitable[object]],
         *,
         tour: LaunchSettings,
-        find_agent_models: Callable[[], Any],
+        find_agent_models: Callable[[], AgentModels | None],
         is_tour: bool = False,
         model: str,
         models: Sequence[str],
@@ -86,7 +101,7 @@ class BotProcess:
             log_file: receives the output of the process.
             ready: waits until the bot is connected.
             tour: environment and folder of the tour's bot.
-            find_agent_models: returns the `chatrig.managed_bot.AgentModels` that the bot has reported; None before.
+            find_agent_models: returns the models that the bot has reported; None before.
         """
         self.is_tour = is_tour
         self.state: ProcessState = "starting"
@@ -117,8 +132,8 @@ class BotProcess:
         return models is not None and (bool(models.replaced) or not all(map(can_call_tools, models.names)))
 
     @property
-    def agent_models(self) -> Any:
-        """The `chatrig.managed_bot.AgentModels`; None until the bot has loaded its agents."""
+    def agent_models(self) -> AgentModels | None:
+        """The models that answer; None until the bot has loaded its agents."""
         return self._find_agent_models()
 
     @property
@@ -140,6 +155,14 @@ class BotProcess:
             answering = f"{tiny} (tiny, often wrong)" if tiny else self.model
             return [f"{replaced} {verb} no API key: {answering} answers instead."]
         return [f"{tiny} is a tiny local model, often wrong: paste a key."] if tiny else []
+
+    def describe_models(self) -> list[str]:
+        """Return the `notices`, or a line with the names of the models that answer.
+
+        The list is empty until the bot has loaded its agents.
+        """
+        names = self.agent_models.names if self.agent_models else ()
+        return self.notices or ([f"Model: {', '.join(names)}"] if names else [])
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

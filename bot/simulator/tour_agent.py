@@ -1,6 +1,6 @@
 """Agent of the scripted tour: support of a small shop, in plain ADK, and a chat for all other messages.
 
-The shop's model is the scripted server of `chatrig.tour`, which answers in place of a vendor. It gets the messages of
+The shop's model is the scripted server of `tour.py`, which answers in place of a vendor. It gets the messages of
 the tour's steps; the chat, with the model of the settings, gets the others. The shop is made up: `refund_order` only
 returns its arguments. It has Parley's tool `make_file`.
 """
@@ -20,13 +20,13 @@ from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from chatrig.tour import TOUR_MODEL, find_step
+from bot.simulator.tour import TOUR_MODEL, find_step
 from core.tools import idempotent, make_file
 
 #: Time that the shop's database takes, so that people can see the line of the tool.
 LOOKUP_SECONDS = 1.0
 
-#: Chart of the week's revenue, with the numbers of `chatrig.tour`.
+#: Chart of the week's revenue, with the numbers of `tour.py`.
 CHART = Path(__file__).with_name("revenue.png")
 
 ORDERS = {"1042": {"customer": "Mina Park", "item": "Coffee, 2 bags", "total": "$42.00", "state": "damaged"}}

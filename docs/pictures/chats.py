@@ -7,8 +7,8 @@ from pathlib import Path
 
 from playwright.async_api import FloatRect, Page, expect
 
+from bot.simulator.tour import GRINDS, TASTING_QUESTION, TASTING_SCHEMA
 from chatrig.models import CallTool, Cite, Finish, ReceivedRequest, Say, ScriptedResponse
-from chatrig.tour import GRINDS, TASTING_QUESTION, TASTING_SCHEMA
 from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_simulator, send_message
 from docs.pictures.stage import write_files
 

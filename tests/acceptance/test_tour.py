@@ -1,7 +1,7 @@
 """The scripted tour on both platforms."""
 
+from bot.simulator.tour import STEPS, TASKS, TOUR_MODEL, respond_to_tour
 from bot.simulator.tour_agent import LOOKUP_SECONDS
-from chatrig.tour import STEPS, TASKS, TOUR_MODEL, respond_to_tour
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,6 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 
 from chatrig.discord import DiscordSimulator
-from chatrig.managed_bot import AgentModels
 from chatrig.page import PageServer
 from chatrig.slack import SlackSimulator
 from tests.discord.conftest import RecordingClient, create_intents, patch_addresses
@@ -25,25 +24,6 @@ from tests.slack.conftest import create_client
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 expect.set_options(timeout=TIMEOUT_MILLISECONDS)
-
-
-@dataclass
-class IdleBot:
-    """State of a bot process for the page, while the bot runs in the test's process."""
-
-    is_tour: bool = False
-    state: str = "running"
-    exit_reason: str = ""
-    log_tail: str = ""
-    model: str = "local/none"
-    agent: str = ""
-    lacks_key: bool = False
-    models: list[str] = field(default_factory=list)
-    agent_models: AgentModels | None = None
-    notices: list[str] = field(default_factory=list)
-
-    async def wait_for_change(self) -> None:
-        await asyncio.Event().wait()
 
 
 class AllMenusView(discord.ui.View):
@@ -168,7 +148,6 @@ async def stage(browser: Browser) -> AsyncIterator[Stage]:
             await server.wait_until_connected()
             await asyncio.wait_for(bot.wait_until_ready(), 30)
             served = PageServer(slack, server)
-            served.set_bot(IdleBot())  # type: ignore[arg-type]
             async with served.serve(0):
                 page = await context.new_page()
                 complaints: list[str] = []

@@ -2,7 +2,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from html import unescape
-from typing import Any, cast
+from typing import Any
 
 import discord
 import pytest
@@ -10,9 +10,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input, ListItem, ListView, Select
 
 from chatrig.client.discord import DiscordPlatform
+from chatrig.client.extension import SimulatorExtension, TerminalCommand
 from chatrig.client.slack import SlackPlatform
 from chatrig.discord import DiscordSimulator
-from chatrig.managed_bot import AgentModels, ManagedBot
 from chatrig.slack import SlackMessage, SlackSimulator
 from chatrig.terminal.app import TerminalApp
 from chatrig.terminal.rows import MessageRow
@@ -85,45 +85,35 @@ async def test_the_screen_opens_in_direct_messages_with_a_hint(screen: Screen) -
     )
 
 
-class RestartableBot:
-    """Bot process as the terminal sees it, for tests of the tour.
+class TeaExtension(SimulatorExtension):
+    """Extension with a notice and the command `/brew`, which ends once `is_brewed` is set."""
 
-    Attributes:
-        is_restarted: the restart for the tour ends once it is set.
-    """
+    title = "Tea"
 
     def __init__(self) -> None:
-        self.is_tour, self.state = False, "running"
-        self.exit_reason = self.log_tail = self.agent = ""
-        self.model, self.models = "openai/default", ["openai/default"]
-        self.agent_models = AgentModels(["openai/own"], uses_default=False)
-        self.is_restarted = asyncio.Event()
+        self.is_brewed = asyncio.Event()
+        self.commands = {"/brew tea": TerminalCommand("/brew tea  make tea", "Brewing…", self.brew)}
 
-    @property
-    def notices(self) -> list[str]:
-        return ["Scripted tour: no model is asked."] if self.is_tour else []
+    def list_notices(self) -> list[str]:
+        return ["Tea is ready."] if self.is_brewed.is_set() else ["No tea yet."]
 
-    async def start_tour(self) -> None:
-        await self.is_restarted.wait()
-        self.is_tour = True
-
-    async def end_tour(self) -> None:
-        self.is_tour, self.state, self.exit_reason = False, "ended", "AGENT=mine: there is no such folder"
+    async def brew(self) -> str:
+        await self.is_brewed.wait()
+        return "Enjoy."
 
 
-async def test_the_tour_starts_and_ends_with_a_command(slack: SlackSimulator) -> None:
-    bot = RestartableBot()
-    app = TerminalApp(SlackPlatform(slack), bot=cast(ManagedBot, bot), notices=["/tour takes the tour."])
+async def test_an_extension_adds_a_title_notices_and_commands(slack: SlackSimulator) -> None:
+    extension = TeaExtension()
+    app = TerminalApp(SlackPlatform(slack), extension=extension, notices=["A notice."])
     async with app.run_test(size=(80, 24)) as screen:
-        await wait_for_texts(screen, "/tour takes the tour.", "Model: openai/own")
+        await wait_for_texts(screen, "Tea simulator", "A notice.", "No tea yet.")
         await run_line(screen, "/help")
-        await wait_for_texts(screen, "/tour  take the scripted tour")
-        await run_line(screen, "/tour")
-        await wait_for_texts(screen, "Restarting the bot…")
-        bot.is_restarted.set()
-        await wait_for_texts(screen, "The tour has begun. Write: Refund order 1042.", "no model is asked")
-        await run_line(screen, "/tour end")
-        await wait_for_texts(screen, "The bot is not running. AGENT=mine: there is no such")
+        await wait_for_texts(screen, "/brew tea  make tea")
+        await run_line(screen, " /brew  tea")
+        await wait_for_texts(screen, "Brewing…")
+        extension.is_brewed.set()
+        await wait_for_texts(screen, "Enjoy.", "Tea is ready.")
+    assert slack.messages("general") == []
 
 
 async def test_the_bots_connection_is_shown(screen: Screen, bot: SlackSdkBot) -> None:

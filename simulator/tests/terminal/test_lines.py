@@ -11,6 +11,8 @@ import discord
 import pytest
 
 from chatrig.client.discord import DiscordPlatform
+from chatrig.client.extension import SimulatorExtension
+from chatrig.client.managed_bot import BotState
 from chatrig.client.platform import ClientPlatform
 from chatrig.client.slack import SlackPlatform
 from chatrig.discord import DiscordSimulator
@@ -283,3 +285,35 @@ async def test_a_form_is_printed_filled_in_and_submitted(server: DiscordSimulato
     how = "Fill it in: /submit Name: …; Size: …; Extras: …"
     assert printed[2] == f"[Discord form of ada] Order ⏎ {fields} ⏎ {how}"
     assert printed[3].endswith("bot] Received Ada; ['l']; ['m']")
+
+
+class StartingBot:
+    """Process of a bot that starts while somebody waits for a change."""
+
+    state: BotState = "starting"
+    exit_reason = log_tail = ""
+
+    async def kill(self) -> None: ...
+
+    async def restart(self) -> None: ...
+
+    async def wait_for_change(self) -> None:
+        self.state = "running"
+
+
+class StateExtension(SimulatorExtension):
+    bot: StartingBot
+
+    def list_notices(self) -> list[str]:
+        return [f"The bot is {self.bot.state}."]
+
+
+async def test_the_notices_of_an_extension_follow_the_start_of_the_bot(slack: SlackSimulator, bot: SlackSdkBot) -> None:
+    await bot.connect()
+    extension, out = StateExtension(), io.StringIO()
+    extension.bot = StartingBot()
+    lines = iterate_lines("/channel general", "hello", "/quit")
+    await run_lines([SlackPlatform(slack)], lines, out, extension=extension, quiet_time=QUICK)
+    first, second = out.getvalue().splitlines()
+    assert first == "The bot is running."
+    assert second.endswith("ada] hello")

@@ -49,6 +49,6 @@ async def test_axe_finds_no_violation_in_dialogs_and_the_inspector(
     await page.select_option("#model", label="another model…")
     await check(page)
     await page.get_by_role("button", name="Cancel").click()
-    await page.evaluate("import('/static/setup/key.js').then(({ openKeyForm }) => openKeyForm())")
+    await page.evaluate("import('/extension/key.js').then(({ openKeyForm }) => openKeyForm())")
     await expect(page.locator("#key")).to_be_focused()
     await check(page)

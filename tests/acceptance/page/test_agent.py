@@ -45,7 +45,8 @@ async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
         async def wait_until(is_so: Callable[[], bool]) -> None:
             async with asyncio.timeout(60):
                 while not is_so():
-                    bot.update((await socket.receive_json()).get("set", {}).get("bot", {}))
+                    values = (await socket.receive_json()).get("set", {})
+                    bot.update(values.get("bot", {}) | values.get("parley", {}))
 
         await wait_until(lambda: "agent.py, line" in bot.get("exit_reason", ""))
         assert bot["state"] == "ended"
@@ -70,7 +71,7 @@ async def test_the_local_model_replaces_one_without_an_api_key(folder: Path) -> 
     ):
         notices: list[str] = []
         while not any(line.startswith("gemini-2.0-flash has no API key: local/") for line in notices):
-            notices = (await socket.receive_json()).get("set", {}).get("bot", {}).get("notices", notices)
+            notices = (await socket.receive_json()).get("set", {}).get("parley", {}).get("notices", notices)
 
 
 @pytest.mark.usefixtures("python")

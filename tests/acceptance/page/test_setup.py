@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
+from bot.simulator.tour import STEPS
 from chatrig.models import ScriptedOpenAI
-from chatrig.tour import STEPS
 from tests.acceptance.page.conftest import ROOT, TIMEOUT_MILLISECONDS, find_chromium, run_simulator
 from tests.processes.fork_server import ForkServer
 from tests.processes.procfile import create_clean_environment

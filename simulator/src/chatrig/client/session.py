@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from chatrig.client.forms import (
@@ -15,6 +15,7 @@ from chatrig.client.forms import (
     parse_form_line,
 )
 from chatrig.client.platform import (
+    NO_FILES,
     ActionRefusedError,
     ClientEvent,
     ClientEventKind,
@@ -158,6 +159,19 @@ class ChatSession:
         except ActionRefusedError as refusal:
             return str(refusal)
         return ""
+
+    async def post_message(self, text: str, files: Mapping[str, bytes] = NO_FILES) -> None:
+        """Post a message in the open location.
+
+        Slack: each message in a DM starts a conversation; its thread is then open.
+
+        Raises:
+            ActionRefusedError: as for `ClientPlatform.post_message`.
+        """
+        place = self.place
+        message = await self.platform.post_message(self.user, place, text, files)
+        if place.is_dm and place.thread is None and place.thread_support is ThreadSupport.ALWAYS:
+            self.open_place(self.get_thread(message))
 
     async def click_button(self, message: ClientMessage, label: str) -> str:
         """Click the button with this label on a message.

@@ -6,22 +6,22 @@ rebinding) or from another page are refused. The Content-Security-Policy prevent
 
 import asyncio
 import errno
+import html
 import logging
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from string import Template
 from urllib.parse import quote
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from chatrig.client.extension import SimulatorExtension
 from chatrig.discord import DiscordSimulator
-from chatrig.managed_bot import ManagedBot
 from chatrig.page.calls import ApiCallList
 from chatrig.page.discord import DiscordPane
 from chatrig.page.faults import FaultSwitches
-from chatrig.page.inspector import InspectorStore
 from chatrig.page.pane import PlatformPane, find_displayable_type
 from chatrig.page.session import PageSession
 from chatrig.page.slack import SlackPane
@@ -53,34 +53,28 @@ class PageServer:
     """HTTP server of the web page for two local platforms and a bot.
 
     Attributes:
-        inspector: the turns and calls that the bot has sent.
         address: the URL of the page; "" before `serve`.
-        inspector_address: the WebSocket URL to which the bot sends turns and calls, with a secret token; "" before
-            `serve`.
     """
 
-    def __init__(self, slack: SlackSimulator, discord: DiscordSimulator) -> None:
-        self.inspector = InspectorStore()
-        self.address = self.inspector_address = ""
+    def __init__(
+        self, slack: SlackSimulator, discord: DiscordSimulator, extension: SimulatorExtension | None = None
+    ) -> None:
+        self.address = ""
+        self._extension = extension or SimulatorExtension()
         self._slack = slack
         self._discord = discord
         self._panes: dict[str, PlatformPane] = {"slack": SlackPane(slack), "discord": DiscordPane(discord)}
         self._calls = ApiCallList(slack, discord)
         self._switches = FaultSwitches(slack, discord)
-        self._token = secrets.token_urlsafe()
         self._hosts: set[str] = set()
-        self._bot: ManagedBot | None = None
+        self._index = _create_index(self._extension)
         self._sockets: set[web.WebSocketResponse] = set()
-
-    def set_bot(self, bot: ManagedBot) -> None:
-        """Set the bot of the page; before that, browsers' WebSockets get HTTP 403."""
-        self._bot = bot
 
     @asynccontextmanager
     async def serve(self, port: int) -> AsyncIterator[None]:
         """Serve the page while the block runs; at its end, close all WebSockets.
 
-        `address` and `inspector_address` are set when the block begins.
+        `address` is set when the block begins.
 
         Args:
             port: the port on 127.0.0.1; if it is in use, a free one.
@@ -89,8 +83,10 @@ class PageServer:
         app.router.add_get("/", self._serve_index)
         app.router.add_get("/socket", self._serve_page_socket)
         app.router.add_get("/files/{platform}/{key}", self._serve_file)
-        app.router.add_get(f"/inspector/{self._token}", self._serve_inspector_socket)
         app.router.add_static("/static/", STATIC_FOLDER)
+        if self._extension.static_folder is not None:
+            app.router.add_static("/extension/", self._extension.static_folder)
+        self._extension.set_up(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -103,7 +99,6 @@ class PageServer:
             port = runner.addresses[0][1]
             self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
             self.address = f"http://127.0.0.1:{port}/"
-            self.inspector_address = f"{self.address}inspector/{self._token}"
             yield
         finally:
             for socket in set(self._sockets):
@@ -129,8 +124,8 @@ class PageServer:
             response.headers.update(_HEADERS)
         return response
 
-    async def _serve_index(self, _: web.Request) -> web.FileResponse:
-        return web.FileResponse(STATIC_FOLDER / "index.html")
+    async def _serve_index(self, _: web.Request) -> web.Response:
+        return web.Response(text=self._index, content_type="text/html")
 
     async def _serve_file(self, request: web.Request) -> web.Response:
         """Respond with a file of a message, or with the requested range of its bytes.
@@ -164,40 +159,13 @@ class PageServer:
         """Run the session of a browser over a WebSocket until it disconnects.
 
         Raises:
-            web.HTTPForbidden: the request has no `Origin`, or the page has no bot yet.
+            web.HTTPForbidden: the request has no `Origin`.
         """
-        if request.headers.get("Origin") is None or self._bot is None:  # browsers always send it
+        if request.headers.get("Origin") is None:  # browsers always send it
             raise web.HTTPForbidden
-        session = PageSession(self._panes, self._bot, self.inspector, self._calls, self._switches)
+        session = PageSession(self._panes, self._calls, self._switches, self._extension)
         async with self._open_socket(request) as socket:
             await session.serve(socket, self._wait_for_change)
-        return socket
-
-    async def _serve_inspector_socket(self, request: web.Request) -> web.StreamResponse:
-        """Serve the WebSocket of the bot until it disconnects.
-
-        The bot sends turns, calls and its models, which are stored in `inspector`, and receives the delay of model
-        calls. Its models are unknown again at the end.
-        """
-
-        async def send_model_delay() -> None:
-            sent_delay = 0.0
-            while True:
-                if self.inspector.model_delay != sent_delay:
-                    sent_delay = self.inspector.model_delay
-                    await socket.send_json({"model_delay": sent_delay})
-                await self.inspector.wait_for_change()
-
-        async with self._open_socket(request) as socket:
-            sending = asyncio.create_task(send_model_delay(), name="model delay")
-            try:
-                async for message in socket:
-                    if message.type is WSMsgType.TEXT:
-                        self.inspector.apply_updates(message.json())
-            finally:
-                self.inspector.agent_models = None
-                sending.cancel()
-                await asyncio.wait([sending])
         return socket
 
     @asynccontextmanager
@@ -211,17 +179,19 @@ class PageServer:
             self._sockets.discard(socket)
 
     async def _wait_for_change(self) -> None:
-        """Wait until a local platform, the bot's turns and calls, or its process changes."""
-        assert self._bot is not None
-        waits = (
-            self._slack.wait_for_change,
-            self._discord.wait_for_change,
-            self.inspector.wait_for_change,
-            self._bot.wait_for_change,
-        )
-        tasks = [asyncio.create_task(wait(), name="a change") for wait in waits]
+        """Wait until a local platform, the extension or the bot's process changes."""
+        sources = self._slack, self._discord, self._extension, self._extension.bot
+        tasks = [asyncio.create_task(source.wait_for_change(), name="a change") for source in sources if source]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
+
+
+def _create_index(extension: SimulatorExtension) -> str:
+    """Return the HTML of the page with the extension's title, style sheet and script."""
+    page = Template((STATIC_FOLDER / "index.html").read_text())
+    tags = '<link rel="stylesheet" href="/extension/extension.css">\n'
+    tags += '<script type="module" src="/extension/extension.js"></script>\n'
+    return page.substitute(title=html.escape(extension.title), extension=tags if extension.static_folder else "")

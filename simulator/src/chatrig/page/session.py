@@ -6,19 +6,18 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
+from chatrig.client.extension import SimulatorExtension
+from chatrig.client.managed_bot import ManagedBot
 from chatrig.client.platform import ActionRefusedError, ClientLocation
 from chatrig.client.session import ChatSession
-from chatrig.managed_bot import ManagedBot
 from chatrig.page.calls import ApiCallList
 from chatrig.page.faults import FaultSwitches
-from chatrig.page.inspector import InspectorStore
 from chatrig.page.pane import PlatformPane, create_pane_view, find_message
-from chatrig.tour import STEPS, TourState, find_tour_state
 
 Json = dict[str, Any]
 
@@ -37,21 +36,18 @@ class PageSession:
     def __init__(
         self,
         panes: Mapping[str, PlatformPane],
-        bot: ManagedBot,
-        inspector: InspectorStore,
         calls: ApiCallList,
         switches: FaultSwitches,
+        extension: SimulatorExtension,
     ) -> None:
         self._panes = panes
-        self._bot = bot
-        self._inspector = inspector
         self._calls = calls
         self._switches = switches
+        self._extension = extension
         self._sessions = {key: ChatSession(pane.platform) for key, pane in panes.items()}
         for session in self._sessions.values():
             session.focus()
         self._sent_values: dict[str, str] = {}
-        self._tour_result = 0.0, 0  # the time of the newest result in the tour, and the step after it
         self._actions: dict[str, Callable[[Json], Awaitable[Any]]] = {
             "switch_user": self._switch_user,
             "open_place": self._open_place,
@@ -66,15 +62,10 @@ class PageSession:
             "submit_modal": self._submit_modal,
             "close_modal": self._close_modal,
             "toggle_fault": self._toggle_fault,
-            "set_model_delay": self._set_model_delay,
             "kill_bot": self._kill_bot,
             "restart_bot": self._restart_bot,
-            "take_step": self._take_step,
-            "start_tour": self._start_tour,
-            "end_tour": self._end_tour,
-            "save_key": self._save_key,
-            "get_prompt": self._get_prompt,
             "get_call": self._get_call,
+            **{name: partial(action, self._sessions) for name, action in extension.actions.items()},
         }
 
     async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
@@ -134,47 +125,15 @@ class PageSession:
     def _create_view(self) -> dict[str, Any]:
         user_name = next(iter(self._sessions.values())).user.name
         people = [person.name for person in next(iter(self._panes.values())).platform.people]
-        bot = self._bot
-        bot_view = {
-            "state": bot.state,
-            "exit_reason": bot.exit_reason,
-            "log": bot.log_tail,
-            "model": bot.model,
-            "models": bot.models,
-            "agent_models": asdict(bot.agent_models) if bot.agent_models else None,
-            "agent": bot.agent,
-            "tour": self._create_tour_view() if bot.is_tour else None,
-            "lacks_key": bot.lacks_key,
-            "notices": bot.notices,
-            "model_delay": self._inspector.model_delay,
-        }
+        bot = self._extension.bot
         view: dict[str, Any] = {
             "me": {"name": user_name, "people": people},
-            "bot": bot_view,
+            "bot": {"state": bot.state, "exit_reason": bot.exit_reason, "log": bot.log_tail} if bot else None,
             "faults": self._switches.create_view(),
         }
         for key, pane in self._panes.items():
             view |= create_pane_view(pane, self._sessions[key])
-        return view | self._calls.create_view() | self._inspector.create_view()
-
-    def _create_tour_view(self) -> Json:
-        """Return the tour as JSON: its `steps` with title and message, and the `current` step.
-
-        The current step is the open one of each pane, or the step after the newest result that the user has seen.
-        """
-        states = {key: self._find_tour_state(session) for key, session in self._sessions.items()}
-        for state in states.values():
-            if state.next_step is not None and state.result_at >= self._tour_result[0]:
-                self._tour_result = state.result_at, state.next_step
-        current = {
-            key: self._tour_result[1] if state.open_step is None else state.open_step for key, state in states.items()
-        }
-        return {"steps": [[step.title, step.prompt] for step in STEPS], "current": current}
-
-    def _find_tour_state(self, session: ChatSession) -> TourState:
-        messages = session.platform.list_messages(session.place, session.user)
-        replies = ((message, message.newest_reply) for message in messages)
-        return find_tour_state([message for pair in replies for message in pair if message is not None])
+        return view | self._calls.create_view() | dict(self._extension.create_view(self._sessions))
 
     # Actions of the user
 
@@ -235,8 +194,7 @@ class PageSession:
     async def _post_message(self, action: Json) -> str:
         """Post the message or run the slash command that the user has typed.
 
-        A text that begins with `//` is a message that begins with `/`. Without text and files, nothing is posted. After
-        a message in a Slack DM, the pane shows its thread.
+        A text that begins with `//` is a message that begins with `/`. Without text and files, nothing is posted.
 
         Args:
             action: an action's JSON, with the `platform`, the `text`, and optionally `files` with `name` and `data`
@@ -254,13 +212,7 @@ class PageSession:
             return ""
         if not text and not files:
             return ""
-        message = await pane.platform.post_message(
-            session.user, place, text.removeprefix("/") if text[:2] == "//" else text, files
-        )
-        if (
-            place.is_dm and place.thread is None and place.thread_support.value == "all"
-        ):  # Slack: each message starts a conversation
-            session.open_place(session.get_thread(message))
+        await session.post_message(text.removeprefix("/") if text[:2] == "//" else text, files)
         return _mention_hint(pane.platform.bot_name, place, text)
 
     async def _edit_message(self, action: Json) -> None:
@@ -302,46 +254,16 @@ class PageSession:
     async def _toggle_fault(self, action: Json) -> None:
         await self._switches.toggle(action["platform"], action["name"])
 
-    async def _set_model_delay(self, action: Json) -> None:
-        self._inspector.model_delay = max(0.0, min(60.0, float(action["seconds"])))
-        self._inspector.notify()
-
     async def _kill_bot(self, _: Json) -> None:
-        await self._bot.kill()
+        await self._get_bot().kill()
 
-    async def _restart_bot(self, action: Json) -> None:
-        await self._bot.restart(str(action.get("model", "")).strip())
+    async def _restart_bot(self, _: Json) -> None:
+        await self._get_bot().restart()
 
-    async def _take_step(self, action: Json) -> str:
-        """Post the message of a step of the tour, unless another step in the open place is not done.
-
-        Args:
-            action: an action's JSON, with the `platform` and the index of the `step`.
-
-        Returns:
-            A hint for the user if the message was not posted, else "".
-        """
-        pane, session = self._get_pane(action)
-        state, place = self._find_tour_state(session), session.place
-        if state.open_step is not None:
-            step = STEPS[state.open_step]
-            need = "press a button of" if state.waits_for_user else "wait for the answer of"
-            return f"First {need} “{step.title}”."
-        prompt = STEPS[action["step"]].prompt
-        text = prompt if place.is_dm or place.thread else f"@{pane.platform.bot_name} {prompt}"
-        return await self._post_message({"platform": action["platform"], "text": text})
-
-    async def _start_tour(self, _: Json) -> None:
-        await self._bot.start_tour()
-
-    async def _end_tour(self, _: Json) -> None:
-        await self._bot.end_tour()
-
-    async def _save_key(self, action: Json) -> None:
-        await self._bot.save_key(str(action["key"]), str(action.get("vendor", "")))
-
-    async def _get_prompt(self, action: Json) -> Json:
-        return self._inspector.prompts[action["model_call"]]
+    def _get_bot(self) -> ManagedBot:
+        if self._extension.bot is None:
+            raise ActionRefusedError("The simulator did not start this bot.")
+        return self._extension.bot
 
     async def _get_call(self, action: Json) -> Json:
         return self._calls.get_details(action["call"])

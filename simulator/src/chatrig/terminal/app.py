@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, ListView, OptionList, Static
 from textual.widgets.option_list import Option
 
+from chatrig.client.extension import SimulatorExtension
 from chatrig.client.platform import (
     ActionRefusedError,
     ClientEvent,
@@ -27,11 +28,10 @@ from chatrig.client.platform import (
     shorten_text,
 )
 from chatrig.client.session import ChatSession
-from chatrig.managed_bot import ManagedBot, describe_model
 from chatrig.terminal.controls import ControlFilter
 from chatrig.terminal.dialogs import FormScreen, MenuScreen
 from chatrig.terminal.rows import MessageRow
-from chatrig.terminal.sessions import TerminalSessions, is_tour_command
+from chatrig.terminal.sessions import TerminalSessions
 from chatrig.terminal.tab import PlatformTab
 
 #: Most messages of a channel or thread on the screen; these are the newest ones.
@@ -45,7 +45,7 @@ class TerminalApp(App[None]):
 
     Args:
         platforms: the platforms in the order of their tabs; the first one is shown.
-        bot: the bot's process, which the tour restarts; None for a bot without a tour.
+        extension: further commands and notices; None for none.
         notices: lines at the top.
 
     Attributes:
@@ -53,7 +53,6 @@ class TerminalApp(App[None]):
     """
 
     ENABLE_COMMAND_PALETTE = False
-    TITLE = "Parley"
     CSS = """
     #top { height: 1; background: $primary; color: $text; padding: 0 1; }
     #top > Static { width: auto; padding: 0 2 0 0; }
@@ -82,9 +81,12 @@ class TerminalApp(App[None]):
         Binding("ctrl+c,ctrl+d", "quit", "Quit", key_display="^c", priority=True),
     ]
 
-    def __init__(self, *platforms: ClientPlatform, bot: ManagedBot | None = None, notices: Sequence[str]) -> None:
+    def __init__(
+        self, *platforms: ClientPlatform, extension: SimulatorExtension | None = None, notices: Sequence[str]
+    ) -> None:
         super().__init__()
-        self.sessions = TerminalSessions(platforms, bot)
+        self.sessions = TerminalSessions(platforms, extension)
+        self.title = self.sessions.extension.title
         self._notices = notices
         self._notice = ""
         self._changed = asyncio.Event()
@@ -105,7 +107,7 @@ class TerminalApp(App[None]):
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
-            yield Static(Text("Parley simulator", style="bold"))
+            yield Static(Text(f"{self.title} simulator", style="bold"))
             for session in self.sessions.all:
                 yield PlatformTab(session)
         yield Static(id="notices")
@@ -169,8 +171,8 @@ class TerminalApp(App[None]):
     @work
     async def _run_line(self, line: str) -> None:
         hint = self._mention_hint(line)
-        if self.sessions.bot is not None and is_tour_command(line):
-            self._show_notice("Restarting the bot…")
+        if command := self.sessions.find_extension_command(line):
+            self._show_notice(command.progress)
         self._show_notice(await self.sessions.run_line(line) or hint)
         if self.sessions.is_closed:
             self.exit()
@@ -324,8 +326,7 @@ class TerminalApp(App[None]):
             return
         for tab in self.query(PlatformTab):
             tab.paint(is_open=tab.session is self.session)
-        bot = self.sessions.bot
-        notices = [*self._notices, *(describe_model(bot) if bot else ())]
+        notices = [*self._notices, *self.sessions.extension.list_notices()]
         widget = self.query_one("#notices", Static)
         widget.update(Text("\n".join(notices)))
         widget.set_class(not notices, "-none")

@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TextIO
 
+from chatrig.client.extension import SimulatorExtension
 from chatrig.client.forms import ClientForm, format_form
 from chatrig.client.platform import ClientEvent, ClientEventKind, ClientMessage, ClientPlatform
-from chatrig.managed_bot import ManagedBot, describe_model
 from chatrig.terminal.controls import escape_controls
 from chatrig.terminal.replies import QuietTime, ReplyTracker
 from chatrig.terminal.sessions import TerminalSessions
@@ -28,7 +28,7 @@ async def run_lines(
     lines: AsyncIterator[str],
     out: TextIO,
     *,
-    bot: ManagedBot | None = None,
+    extension: SimulatorExtension | None = None,
     notices: Sequence[str] = (),
     quiet_time: QuietTime | None = None,
 ) -> None:
@@ -41,11 +41,11 @@ async def run_lines(
     Args:
         lines: lines of the input.
         out: stream to which events are printed.
-        bot: the bot's process, which the tour restarts; None for a bot without a tour.
+        extension: further commands and notices, and the process of the bot; None for none.
         notices: lines that are printed first.
         quiet_time: the waiting times for replies; None for the defaults.
     """
-    session = _LineSession(platforms, bot, out, quiet_time or QuietTime())
+    session = _LineSession(TerminalSessions(platforms, extension), out, quiet_time or QuietTime())
     for notice in notices:
         session.write(notice)
     async with AsyncExitStack() as stack:
@@ -83,11 +83,9 @@ async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
 class _LineSession:
     """One run of the line mode: reads input lines, and prints events and forms."""
 
-    def __init__(
-        self, platforms: Sequence[ClientPlatform], bot: ManagedBot | None, out: TextIO, quiet_time: QuietTime
-    ) -> None:
+    def __init__(self, sessions: TerminalSessions, out: TextIO, quiet_time: QuietTime) -> None:
         self._out = out
-        self._sessions = TerminalSessions(platforms, bot)
+        self._sessions = sessions
         self._replies = ReplyTracker(quiet_time)
         self._checked_platforms: set[str] = set()
         self._written_revisions: dict[tuple[str, str], int] = {}
@@ -135,20 +133,21 @@ class _LineSession:
     async def _wait_until_connected(self) -> None:
         """Before the first line to a platform, wait until the bot is connected to it.
 
-        After `CONNECT_TIMEOUT_SECONDS` without a connection, a line about this is printed. The first time, the models
-        that answer are printed.
+        After `CONNECT_TIMEOUT_SECONDS` without a connection, a line about this is printed. The first time, the notices
+        of the extension are printed.
         """
         platform = self._platform
         if platform.name not in self._checked_platforms:
             self._checked_platforms.add(platform.name)
             if not await platform.wait_until_connected(CONNECT_TIMEOUT_SECONDS):
                 self._write_notice(f"{platform.bot_name} is not connected and does not receive this message.")
-            elif (bot := self._sessions.bot) is not None and len(self._checked_platforms) == 1:
+            elif len(self._checked_platforms) == 1:
+                extension = self._sessions.extension
                 with suppress(TimeoutError):
                     async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                        while bot.state == "starting":
-                            await bot.wait_for_change()
-                for notice in describe_model(bot):
+                        while extension.bot is not None and extension.bot.state == "starting":
+                            await extension.bot.wait_for_change()
+                for notice in extension.list_notices():
                     self.write(notice)
 
     async def _wait_until_written(self, message: ClientMessage) -> None:

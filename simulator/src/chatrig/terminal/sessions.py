@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 
+from chatrig.client.extension import SimulatorExtension, TerminalCommand
 from chatrig.client.platform import ClientPlatform
 from chatrig.client.session import ChatSession
-from chatrig.managed_bot import ManagedBot, describe_model
-from chatrig.tour import STEPS
 
 HELP = """\
 Type a message and press Enter to send it.
@@ -19,10 +18,8 @@ Type a message and press Enter to send it.
 /edit TEXT, /delete  edit or delete your last message
 /file PATH TEXT  send a file from this machine
 /menu ENTRY  use an entry in the newest message's menu{menu}
-{tour}/quit  quit
+{further}/quit  quit
 Any other /command goes to the bot. //NAME is the bot's command of the same name."""
-
-TOUR_HELP = "/tour  take the scripted tour; /tour end ends it\n"
 
 
 class TerminalSessions:
@@ -34,13 +31,8 @@ class TerminalSessions:
         is_closed: whether the user has quit.
     """
 
-    def __init__(self, platforms: Iterable[ClientPlatform], bot: ManagedBot | None = None) -> None:
-        """Create the sessions.
-
-        Args:
-            bot: the bot's process, which the tour restarts; None for a bot without a tour.
-        """
-        self.bot = bot
+    def __init__(self, platforms: Iterable[ClientPlatform], extension: SimulatorExtension | None = None) -> None:
+        self.extension = extension or SimulatorExtension()
         self.all = [ChatSession(platform) for platform in platforms]
         self.current = self.all[0]
         self.current.focus()
@@ -63,11 +55,15 @@ class TerminalSessions:
         """
         return next((session for session in self.all if line.strip() == _platform_command(session)), None)
 
+    def find_extension_command(self, line: str) -> TerminalCommand | None:
+        """Return the command of the extension that a line runs; None for another line."""
+        return self.extension.commands.get(" ".join(line.split()))
+
     async def run_line(self, line: str) -> str:
         """Run a typed line: a command of the terminal, or a line for the current session.
 
-        Commands of the terminal are a platform's name (`/discord`), `/help`, `/quit`, and, with a bot, `/tour` and
-        `/tour end`. `/quit` only sets `is_closed`. The tour's commands wait for the restart of the bot.
+        Commands of the terminal are a platform's name (`/discord`), `/help`, `/quit`, and those of the extension.
+        `/quit` only sets `is_closed`.
 
         Returns:
             A text for the user, such as an error; "" for none.
@@ -78,8 +74,8 @@ class TerminalSessions:
             self.is_closed = True
         elif line.strip() == "/help":
             return self._help()
-        elif self.bot is not None and is_tour_command(line):
-            return await _switch_tour(self.bot, starts=line.split() == ["/tour"])
+        elif command := self.find_extension_command(line):
+            return await command.run()
         else:
             return await self.current.run_line(line)
         return ""
@@ -91,24 +87,9 @@ class TerminalSessions:
             platform=platform.name,
             platforms=", ".join(_platform_command(session) for session in self.all),
             people=", ".join(person.name for person in platform.people),
-            tour=TOUR_HELP if self.bot else "",
+            further="".join(f"{command.help}\n" for command in self.extension.commands.values() if command.help),
             menu=f": {', '.join(platform.menu_entries)}" if platform.menu_entries else "",
         )
-
-
-def is_tour_command(line: str) -> bool:
-    """Return whether a line is `/tour` or `/tour end`."""
-    return line.split() in (["/tour"], ["/tour", "end"])
-
-
-async def _switch_tour(bot: ManagedBot, *, starts: bool) -> str:
-    """Start or end the tour, which restarts the bot; return a text about the result."""
-    await (bot.start_tour() if starts else bot.end_tour())
-    if bot.state != "running":
-        return f"The bot is not running. {bot.exit_reason}".strip()
-    if starts:
-        return f"The tour has begun. Write: {STEPS[0].prompt} (/tour end ends it)"
-    return "\n".join(["The tour has ended.", *describe_model(bot)])
 
 
 def _platform_command(session: ChatSession) -> str:

@@ -2,6 +2,7 @@
 
 import { connect, onChange, sendAction, store } from "./connection.js";
 import { h } from "./dom.js";
+import { extension } from "./extension.js";
 import { Header } from "./header.js";
 import { renderIcon } from "./icons.js";
 import { Inspector } from "./inspector.js";
@@ -22,7 +23,7 @@ const MAX_CLICK_MILLISECONDS = 500;
 const getElement = (id) => document.getElementById(id);
 
 const panes = [new Pane(getElement("slack"), "slack", "Slack"), new Pane(getElement("discord"), "discord", "Discord")];
-const inspector = new Inspector(getElement("inspector"), showToast);
+const inspector = new Inspector(getElement("inspector"), runAction);
 let isInspectorOpen = EXTRA_WIDE.matches;
 let isUpdateScheduled = false;
 let clickTimer = 0; // runs while a button of the mouse or a finger is down
@@ -44,23 +45,30 @@ const views = {
     const visible = panes.filter((pane) => pane.element.checkVisibility());
     return visible.length && !visible.includes(lastUsedPane) ? visible[0] : lastUsedPane;
   },
-  // Posts the message of a step of the tour in the active pane.
-  takeStep(step) {
-    const pane = views.activePane;
-    if (!pane.element.checkVisibility()) views.open(pane.key);
-    pane.takeStep(step);
-  },
   toggleInspector() {
     isInspectorOpen = !isInspectorOpen;
     update();
   },
+  runAction,
 };
-const header = new Header(views, showToast);
+const header = new Header(views, runAction);
 
 function showToast(text) {
   const toast = h("div", { class: "toast" }, text, h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => toast.remove() }, renderIcon("close")));
   getElement("toasts").replaceChildren(toast);
   setTimeout(() => toast.remove(), TOAST_MILLISECONDS);
+}
+
+// Sends an action, and returns its result; shows a notice or an error, and returns null after an error.
+async function runAction(action, parameters) {
+  try {
+    const result = await sendAction(action, parameters);
+    if (typeof result === "string" && result) showToast(result);
+    return result;
+  } catch (error) {
+    showToast(error.message);
+    return null;
+  }
 }
 
 function update() {
@@ -70,6 +78,7 @@ function update() {
   header.update(Object.fromEntries(panes.map((pane) => [pane.key, pane.countUnread()])));
   for (const pane of panes) pane.update();
   inspector.update();
+  for (const updateExtension of extension.updates) updateExtension(views);
   if (store.size) document.fonts.ready.then(() => document.body.classList.add("ready")); // another font would move texts
 }
 
@@ -87,13 +96,9 @@ function endClick() {
   if (isUpdateScheduled) scheduleUpdate();
 }
 
-async function switchUser() {
+function switchUser() {
   const me = store.get("me");
-  try {
-    await sendAction("switch_user", { name: me.people[(me.people.indexOf(me.name) + 1) % me.people.length] });
-  } catch (error) {
-    showToast(error.message);
-  }
+  runAction("switch_user", { name: me.people[(me.people.indexOf(me.name) + 1) % me.people.length] });
 }
 
 for (const pane of panes) {

@@ -3,6 +3,7 @@
 import { Composer } from "./composer.js";
 import { onChange, sendAction, store } from "../connection.js";
 import { h, updateChildren, updateOnlyChild } from "../dom.js";
+import { extension } from "../extension.js";
 import { renderIcon } from "../icons.js";
 import { renderMessage, renderTypingDots } from "./message.js";
 import { renderModal } from "./modal.js";
@@ -151,13 +152,6 @@ export class Pane {
     if (place.thread) this.openPlace({ channel: place.channel, thread: null });
   }
 
-  // Posts the message of a step of the tour.
-  takeStep(step) {
-    this.scrollToEnd();
-    this.focus();
-    return this.sendAction("take_step", { step });
-  }
-
   // Forgets the known places, which a new connection sends again.
   reset() {
     this.placeKey = "";
@@ -233,17 +227,17 @@ export class Pane {
     list.classList.toggle("is-thread", Boolean(state.place.thread));
     this.empty.hidden = items.length > 0 || Boolean(state.isLoading);
     this.loading.hidden = items.length > 0 || !state.isLoading;
-    const tour = store.get("bot")?.tour?.steps ?? [];
-    updateOnlyChild(this.empty, [state.place, state.suggested_prompts, state.is_dm, tour, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.renderWelcome(state, tour)));
+    const prompts = extension.getPrompts();
+    updateOnlyChild(this.empty, [state.place, state.suggested_prompts, state.is_dm, prompts, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.renderWelcome(state, prompts)));
     if (isNewPlace) this.scrollToEnd();
     else this.followEnd();
   }
 
-  renderWelcome(state, tour) {
+  renderWelcome(state, prompts) {
     const isDm = state.is_dm && !state.place.thread;
     const isForum = !isDm && !state.place.thread && state.thread_support === "all";
     const mention = isDm ? "" : `@${state.bot} `;
-    const defaultPrompts = tour.length ? tour.slice(0, 4).map(([, prompt]) => ({ title: prompt, message: mention + prompt })) : [{ title: isDm ? "Say hello" : `${mention}hello`, message: isDm ? "Hello! Who are you?" : `${mention}hello!` }];
+    const defaultPrompts = prompts.length ? prompts.map((prompt) => ({ title: prompt, message: mention + prompt })) : [{ title: isDm ? "Say hello" : `${mention}hello`, message: isDm ? "Hello! Who are you?" : `${mention}hello!` }];
     const suggestedPrompts = state.suggested_prompts.length ? state.suggested_prompts : defaultPrompts;
     const channelHint = isForum ? `No posts yet. Write one below, and mention @${state.bot} in it to get an answer.` : `No messages yet. In a channel, mention @${state.bot} to get an answer.`;
     const postPrompt = ({ message: text }) => {

@@ -1,7 +1,7 @@
 // The form for the API key of a model vendor. The key leaves the form once, for the server, and is cleared at once.
 
-import { h } from "../dom.js";
-import { sendAction } from "../connection.js";
+import { h } from "/static/dom.js";
+import { sendAction } from "/static/connection.js";
 
 const VENDORS = [["", "Recognize it by the key"], ["gemini", "Google Gemini"], ["openai", "OpenAI"], ["anthropic", "Anthropic"]];
 

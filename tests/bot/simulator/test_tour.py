@@ -3,9 +3,9 @@ from itertools import pairwise
 
 import pytest
 
+from bot.simulator.tour import STEPS, TourState, TourStep, find_step, find_tour_state, respond_to_tour
 from chatrig.client.platform import ClientMessage
 from chatrig.models import CallTool, ReceivedRequest, ReceivedToolResult, Say, ScriptedResponse
-from chatrig.tour import STEPS, TourState, TourStep, find_step, find_tour_state, respond_to_tour
 
 TASTING = {"host": "Ada", "guests": 8, "day": "Friday", "coffees": ["Decaf"], "note": None}
 

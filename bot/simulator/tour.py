@@ -2,7 +2,7 @@
 
 Each step has one message that starts it; another model answers all other messages. The answer of a step ends with the
 message of the next one. To add a step, add a `TourStep` before the last one, and its tool to the agent in
-`bot/simulator/tour_agent.py`.
+`tour_agent.py`.
 """
 
 import re
@@ -22,9 +22,6 @@ PIECE_CHARACTERS, PIECE_SECONDS = 24, 0.04
 
 #: Text in ADK's system prompt for the agent `writer`.
 _WRITER_NAME = 'internal name is "writer"'
-
-#: Messages around the user's own, which the bot quotes in the prompt.
-_QUOTE = re.compile("⟦.*⟧", re.DOTALL)
 
 #: Regular expression for the words before a step's message: the author's name, and a mention.
 _BEFORE = r"(?:[^:]{1,80}: )?(?:@\S+ )?"
@@ -124,7 +121,9 @@ def find_step(text: str) -> TourStep | None:
     Case and spaces do not matter. The author's name with a colon, a mention and quotes of other messages may precede
     the message.
     """
-    words = " ".join(_QUOTE.sub("", text).split()).casefold()
+    begin, end = text.find("⟦"), text.rfind("⟧")  # messages around the user's own, which the bot quotes in the prompt
+    own = text[:begin] + text[end + 1 :] if 0 <= begin < end else text
+    words = " ".join(own.split()).casefold()
     return next((step for step in STEPS if re.fullmatch(_BEFORE + re.escape(step.prompt.casefold()), words)), None)
 
 

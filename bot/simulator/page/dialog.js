@@ -1,6 +1,6 @@
 // A dialog of the page that asks for one text.
 
-import { h } from "./dom.js";
+import { h } from "/static/dom.js";
 
 // Opens the dialog; resolves to the text, or to "" if the user cancels.
 export function askText(title, label, placeholder) {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from time import time
 from typing import Any
 
-from chatrig.managed_bot import AgentModels
+from bot.simulator.process import AgentModels
 from chatrig.subscriptions import ChangePublisher
 
 Json = dict[str, Any]
