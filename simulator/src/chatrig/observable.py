@@ -57,6 +57,9 @@ class RateLimits(Protocol):
     def list_usage(self) -> list[RateLimitUsage]:
         """Return the use of each rate-limit window that has calls."""
 
+    def clear(self) -> None:
+        """Forget all calls, so that each window is empty."""
+
 
 class ObservableSimulator(ABC, Generic[C, M]):
     """Base class of the local platforms, with methods to wait for changes.

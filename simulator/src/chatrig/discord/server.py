@@ -357,6 +357,20 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         """
         self._gateway.shards, self._gateway.max_concurrency = count, max_concurrency
 
+    async def reset(self) -> None:
+        """Remove messages, modals, faults and records of calls and events, for another test with the same bot.
+
+        The bot receives no event. Users, channels, threads, connections and the token stay.
+        """
+        self.faults.clear()
+        self._guild.clear_messages()
+        self._interactions.modals.clear()
+        self.calls.clear()
+        self.events.clear()
+        if self._limits:
+            self._limits.clear()
+        self._activity_log.notify()
+
     async def refresh_sockets(self) -> None:
         """Request every gateway client to reconnect (op 7), and return.
 

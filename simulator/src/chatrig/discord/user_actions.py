@@ -376,7 +376,7 @@ class DiscordUserActions:
         return self._guild.post_message(self._channel(channel), bot, content, webhook_id=webhook_id, flags=flags)
 
     async def run_command(
-        self, user: DiscordUser | str, channel: GuildChannel | str, command: str, **options: str | float | bool
+        self, user: DiscordUser | str, channel: GuildChannel | str, command: str, /, **options: str | float | bool
     ) -> list[DiscordMessage]:
         """Run a slash command as a user, and wait for its acknowledgement.
 
@@ -505,11 +505,14 @@ class DiscordUserActions:
         """Close a modal without submitting it; Discord sends nothing to the bot."""
         self._interactions.close_modal(modal)
 
+    def find_message(self, id_: str) -> DiscordMessage | None:
+        """Return the message with this id, also a deleted one; None without one."""
+        return next((message for message in self._guild.all_messages() if message.id == id_), None)
+
     def find_file(self, id_: str) -> DiscordAttachment | None:
         """Return the attachment with this id, also of a deleted message; else None."""
-        channels = self._guild.channels.values()
-        contents = (message.content for channel in channels for message in self._guild.list_messages(channel))
-        return next((file for content in contents for file in content.attachments if file.id == id_), None)
+        files = (file for message in self._guild.all_messages() for file in message.content.attachments)
+        return next((file for file in files if file.id == id_), None)
 
     # Internals
 

@@ -66,8 +66,15 @@ class ScriptedOpenAI(ScriptedServer):
 
     url_variable, key_variable = "OPENAI_BASE_URL", "OPENAI_API_KEY"
 
-    def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
-        super().__init__(script, api_key=api_key, models=models)
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        api_key: str | None = None,
+        models: Sequence[str] | None = None,
+        port: int = 0,
+    ) -> None:
+        super().__init__(script, api_key=api_key, models=models, port=port)
         self._response_numbers = count()
         #: Input and output of each stored response of the Responses API, by its id.
         self._stored_items: dict[str, list[Item]] = {}

@@ -253,6 +253,10 @@ class ScriptPlayer:
         """Add responses at the end of the script; a script that is a function ignores them."""
         self._responses.extend(responses)
 
+    def clear(self) -> None:
+        """Remove the responses that are left; a script that is a function stays."""
+        self._responses.clear()
+
     def take_response(self, request: ReceivedRequest) -> Sequence[Step]:
         """Return the steps of the response to a request.
 

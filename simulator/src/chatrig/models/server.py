@@ -60,13 +60,21 @@ class ScriptedServer(ABC):
     url_variable: ClassVar[str]
     key_variable: ClassVar[str]
 
-    def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        api_key: str | None = None,
+        models: Sequence[str] | None = None,
+        port: int = 0,
+    ) -> None:
         """Create a server, which starts when its context is entered.
 
         Args:
             script: the responses, or a function that returns the response for a request (see `chatrig.models.script`).
             api_key: the only accepted key; None accepts any key and requests without one.
             models: the names of the known models; None accepts any name, and lists none.
+            port: the port of the server; 0 for any free one.
         """
         self.requests: list[dict[str, Any]] = []
         self.received: list[ReceivedRequest] = []
@@ -74,6 +82,7 @@ class ScriptedServer(ABC):
         self._player = ScriptPlayer(script)
         self._api_key = api_key
         self._models = models
+        self._port = port
         self._changed = asyncio.Condition()
         self._is_closing = False
         self._origin = ""
@@ -91,12 +100,19 @@ class ScriptedServer(ABC):
         """Add responses at the end of the script; a script that is a function ignores them."""
         self._player.add_responses(*responses)
 
+    def reset(self) -> None:
+        """Remove the script and the received requests."""
+        self._player.clear()
+        self.requests.clear()
+        self.received.clear()
+        self.disconnects = 0
+
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 2**20)
         app.add_routes(self.list_routes())
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
         self._origin = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self

@@ -477,6 +477,21 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         """Discard all queued and unacknowledged envelopes, as after the last retry."""
         self._sender.discard_pending()
 
+    async def reset(self) -> None:
+        """Remove messages, modals, faults, calls and unacknowledged envelopes, for another test with the same bot.
+
+        The app receives no event. Users, channels, connections and tokens stay.
+        """
+        await self.discard_pending()
+        self.faults.clear()
+        self._workspace.clear_messages()
+        self._views.open_views.modals.clear()
+        self.calls.clear()
+        self.envelopes.clear()
+        if self._limits:
+            self._limits.clear()
+        self._activity_log.notify()
+
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
         """Send `disconnect` to every client, and close its WebSocket in the background.
 

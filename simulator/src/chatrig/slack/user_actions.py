@@ -469,6 +469,10 @@ class SlackUserActions:
         """Return the title of a message's thread; "" if the app set none."""
         return self._assistant.get_title(message.channel, message.thread_ts or message.ts)
 
+    def find_message(self, ts: str) -> SlackMessage | None:
+        """Return the message with this timestamp, also a deleted one; None without one."""
+        return next((message for message in self._workspace.all_messages() if message.ts == ts), None)
+
     def find_file(self, id_: str) -> SlackFile | None:
         """Return the file with this id; None if no message has it.
 

@@ -142,6 +142,10 @@ class DiscordRateLimits:
         headers = create_bucket_headers(route, rate.max_calls, rate.max_calls - window.call_count, window.ends_at)
         return self._refuse(window.ends_at - now, "user", headers) if full else RateLimitCheck(headers)
 
+    def clear(self) -> None:
+        """Forget all calls, so that each window is empty."""
+        self._windows.clear()
+
     def list_usage(self) -> list[RateLimitUsage]:
         """Return the use of each open rate-limit window; the global one has an empty name."""
         rates = {"": BucketRate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}

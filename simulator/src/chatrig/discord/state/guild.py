@@ -3,7 +3,7 @@
 It is independent of HTTP and the gateway.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -274,8 +274,16 @@ class Guild:
         Args:
             number: at least 1.
         """
-        all_messages = (message for messages in self._messages.values() for message in messages.values())
-        return sorted(all_messages, key=lambda message: int(message.id))[-number:]
+        return sorted(self.all_messages(), key=lambda message: int(message.id))[-number:]
+
+    def all_messages(self) -> Iterator[DiscordMessage]:
+        """Yield all messages, with ephemeral and deleted ones, channel by channel."""
+        return (message for messages in self._messages.values() for message in messages.values())
+
+    def clear_messages(self) -> None:
+        """Remove all messages without an event."""
+        for messages in self._messages.values():
+            messages.clear()
 
     def post_message(
         self, channel: GuildChannel, author: DiscordUser, content: DiscordContent, **details: Any

@@ -123,6 +123,10 @@ class SlackRateLimits:
         self._rates = {**RATES, **UNLISTED_RATES} if is_unlisted else RATES
         self._calls: defaultdict[tuple[str, MethodRate, str], deque[float]] = defaultdict(deque)
 
+    def clear(self) -> None:
+        """Forget all calls, so that each window is empty."""
+        self._calls.clear()
+
     def list_usage(self) -> list[RateLimitUsage]:
         """Return the use of each rate-limit window that has calls."""
         usage = []

@@ -228,6 +228,11 @@ class Workspace:
         """
         return (message for messages in self._messages.values() for message in messages.values())
 
+    def clear_messages(self) -> None:
+        """Remove all messages without an event."""
+        for messages in self._messages.values():
+            messages.clear()
+
     def find_file_messages(self, file_id: str) -> list[SlackMessage]:
         """Return the messages that contain a file, with ephemeral but no deleted ones.
 
