@@ -58,10 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse_port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError
-    return port
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
 
 
 async def _serve(options: argparse.Namespace) -> None:

@@ -120,10 +120,13 @@ async def run_script(command: list[str], environment: Mapping[str, str], log: Pa
             await asyncio.gather(process.wait(), reader)
 
 
-def find_node() -> str:
+def find_node(*, needs_packages: bool = True) -> str:
     """Return the path of Node.js.
 
     Without Node.js or the installed packages, the test is skipped; in CI it fails.
+
+    Args:
+        needs_packages: whether the script imports packages.
     """
     node = shutil.which("node")
     if node is None:
@@ -131,7 +134,7 @@ def find_node() -> str:
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.removeprefix("v").partition(".")[0]) < MIN_NODE_VERSION:
         return _skip_outside_ci(f"Node.js is {version}: install Node.js {MIN_NODE_VERSION}")
-    if not (FOLDER / "node_modules").is_dir():
+    if needs_packages and not (FOLDER / "node_modules").is_dir():
         return _skip_outside_ci("the packages are not installed: npm ci --prefix simulator/tests/clients")
     return node
 

@@ -1,7 +1,6 @@
 """Arguments of functions from JSON objects, checked against the annotations of the parameters."""
 
 import base64
-import binascii
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
 from types import UnionType
@@ -13,7 +12,8 @@ _DESCRIPTIONS: dict[object, str] = {
     float: "a number",
     bool: "true or false",
     bytes: "a text in base64",
-    Mapping: "an object",
+    Mapping[str, Any]: "an object",
+    Mapping[str, str]: "an object of texts",
     type(None): "null",
 }
 #: Limit of an integer; greater ones have no exact floating-point number.
@@ -43,19 +43,25 @@ def read_arguments(function: Callable[..., object], given: Mapping[str, Any]) ->
 
 def _convert(name: str, value: Any, annotation: Any) -> Any:
     options = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
-    kinds = [get_origin(option) or option for option in options]
-    if bytes in kinds and isinstance(value, str):
+    if bytes in options and isinstance(value, str):
         try:
             return base64.b64decode(value, validate=True)
-        except binascii.Error:
+        except ValueError:
             raise ValueError(f"the field {name!r} is not base64") from None
-    if not any(_is_instance(value, kind) for kind in kinds) or (isinstance(value, int) and abs(value) > MAX_INTEGER):
-        wanted = " or ".join(_DESCRIPTIONS[kind] for kind in kinds if kind in _DESCRIPTIONS)
+    if not any(_is_instance(value, option) for option in options):
+        wanted = " or ".join(_DESCRIPTIONS[option] for option in options if option in _DESCRIPTIONS)
         raise ValueError(f"the field {name!r} must be {wanted}")
     return value
 
 
-def _is_instance(value: Any, kind: Any) -> bool:
+def _is_instance(value: Any, option: Any) -> bool:
+    if option is object:
+        return True
     if isinstance(value, bool):
-        return kind in (bool, object)
-    return isinstance(value, int | float if kind is float else kind)
+        return option is bool
+    if isinstance(value, int):
+        return option in (int, float) and abs(value) <= MAX_INTEGER
+    if get_origin(option) is Mapping:
+        is_text = get_args(option)[1] is str
+        return isinstance(value, dict) and (not is_text or all(isinstance(item, str) for item in value.values()))
+    return isinstance(value, option)

@@ -181,7 +181,7 @@ async def _report_errors(request: web.Request, handler: Handler) -> web.StreamRe
     except web.HTTPNotFound:
         return _create_error(404, f"there is no route {request.path}; GET / lists the routes")
     except web.HTTPMethodNotAllowed as error:
-        return _create_error(405, f"{request.path} takes {' or '.join(sorted(error.allowed_methods))}")
+        return _create_error(405, f"{request.path} takes {' or '.join(sorted(error.allowed_methods - {'HEAD'}))}")
     except web.HTTPException as error:
         headers = {name: error.headers[name] for name in ("WWW-Authenticate",) if name in error.headers}
         return _create_error(error.status, error.text or error.reason, headers)

@@ -51,12 +51,13 @@ def _parse_step(step: object) -> Step:
     if not isinstance(step, dict) or step.get("type") not in names:
         raise ValueError(f"a step must be an object whose 'type' is one of {', '.join(names)}")
     kind = step["type"]
+    fields = {name: value for name, value in step.items() if name != "type"}
     try:
-        parsed: Step = _STEPS[kind](**read_arguments(_STEPS[kind], {k: v for k, v in step.items() if k != "type"}))
+        parsed: Step = _STEPS[kind](**read_arguments(_STEPS[kind], fields))
+        if isinstance(parsed, Fail):
+            check_status(parsed.status)
     except ValueError as error:
         raise ValueError(f"{kind}: {error}") from None
-    if isinstance(parsed, Fail):
-        check_status(parsed.status)
     return parsed
 
 
