@@ -55,6 +55,7 @@ async def test_a_bolt_app_is_tested_by_http(control: ControlClient, connect_slac
     dm = await control.post("/slack/post_dm", user="grace", text="hello")
     offer = await control.post("/slack/wait_for_reply", message=dm["id"], quiet=0.1)
     assert offer["buttons"] == {"OK": "ok"}
+    assert await control.get("/slack/messages", channel=dm["channel_id"]) == {"messages": [dm, offer]}
     clicked = await control.post("/slack/click_button", user="grace", message=offer["id"], button="OK")
     assert clicked == {"acknowledged": True}
     responses = await control.post("/slack/run_command", user="ada", channel="general", command="/time", text="Oslo")
@@ -95,7 +96,7 @@ async def test_a_discord_bot_is_tested_by_http(control: ControlClient, connect_d
     assert [message["text"] for message in responses["messages"]] == ["Hello, Ada."]
     dm = await control.post("/discord/post_dm", user="grace", text="hello there")
     answer = await control.post("/discord/wait_for_reply", message=dm["id"], until="You said: there")
-    assert answer["channel"] == dm["channel"]
+    assert await control.get("/discord/messages", channel=dm["channel_id"]) == {"messages": [dm, answer]}
 
 
 @pytest.mark.parametrize("platform", ["slack", "discord"])

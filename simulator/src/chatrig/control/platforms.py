@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from chatrig.control.steps import check_status
 from chatrig.discord import DiscordSimulator
 from chatrig.discord.state.messages import DiscordMessage
-from chatrig.observable import ObservableSimulator, VisibleMessage
+from chatrig.observable import VisibleMessage
 from chatrig.slack import SlackSimulator
 from chatrig.slack.state.messages import SlackMessage
 
@@ -30,8 +30,17 @@ class Faults(Protocol):
     def clear(self) -> None: ...
 
 
-class UserActions(Protocol[M]):
+class Simulator(Protocol[M]):
     """Actions and queries that both platforms have."""
+
+    @property
+    def faults(self) -> Faults: ...
+
+    def list_replies(self, question: M, /) -> Sequence[M]: ...
+
+    async def wait_for_reply(self, question: M, /, *, until: str | None, quiet: float, timeout: float) -> M: ...  # noqa: ASYNC109 (as in `ObservableSimulator`)
+
+    async def wait_until_connected(self, seconds: float, /) -> None: ...
 
     async def post_dm(self, user: str, text: str, /) -> M: ...
 
@@ -57,15 +66,8 @@ class PlatformControl(ABC, Generic[M]):
 
     queries = ("messages", "replies")
 
-    def __init__(self, simulator: ObservableSimulator[Any, M], actions: UserActions[M], faults: Faults) -> None:
-        """Create the actions.
-
-        Args:
-            actions: the same simulator.
-        """
+    def __init__(self, simulator: Simulator[M]) -> None:
         self._simulator = simulator
-        self._actions = actions
-        self._faults = faults
 
     @abstractmethod
     def _to_json(self, message: M) -> Json:
@@ -79,24 +81,24 @@ class PlatformControl(ABC, Generic[M]):
 
     async def post_dm(self, user: str, text: str) -> Json:
         """Post a message in the user's DM with the bot; return it."""
-        return self._to_json(await self._actions.post_dm(user, text))
+        return self._to_json(await self._simulator.post_dm(user, text))
 
     async def edit_message(self, user: str, message: str, text: str) -> Json:
         """Replace the text of a user's own message; return it."""
         edited = self._find_message(message)
-        await self._actions.edit_message(user, edited, text)
+        await self._simulator.edit_message(user, edited, text)
         return self._to_json(edited)
 
     async def delete_message(self, user: str, message: str) -> Json:
         """Delete a user's own message; return it."""
         deleted = self._find_message(message)
-        await self._actions.delete_message(user, deleted)
+        await self._simulator.delete_message(user, deleted)
         return self._to_json(deleted)
 
     async def add_reaction(self, user: str, message: str, emoji: str) -> Json:
         """Add a user's reaction to a message; return it."""
         target = self._find_message(message)
-        await self._actions.add_reaction(user, target, emoji)
+        await self._simulator.add_reaction(user, target, emoji)
         return self._to_json(target)
 
     async def replies(self, message: str) -> Json:
@@ -124,34 +126,34 @@ class PlatformControl(ABC, Generic[M]):
     async def lose_response(self, call: str, times: int = 1) -> Json:
         """Run the next calls of an API method or route, but close their connections unanswered."""
         self._check_fault(call, times)
-        self._faults.lose_response(call, times)
+        self._simulator.faults.lose_response(call, times)
         return {}
 
     async def delay(self, call: str, seconds: float, times: int = 1) -> Json:
         """Run the next calls of an API method or route after a delay."""
         self._check_fault(call, times, seconds)
-        self._faults.delay(call, seconds, times)
+        self._simulator.faults.delay(call, seconds, times)
         return {}
 
     async def drop_sockets(self) -> Json:
         """Abort the bot's WebSockets without a close frame."""
-        await self._actions.drop_sockets()
+        await self._simulator.drop_sockets()
         return {}
 
     async def freeze_sockets(self) -> Json:
         """Stop all traffic on the bot's WebSockets, which stay open."""
-        await self._actions.freeze_sockets()
+        await self._simulator.freeze_sockets()
         return {}
 
     async def clear_faults(self) -> Json:
         """Cancel all pending faults."""
-        self._faults.clear()
+        self._simulator.faults.clear()
         return {}
 
     # Internals
 
     def _find_message(self, id_: str) -> M:
-        message = self._actions.find_message(id_)
+        message = self._simulator.find_message(id_)
         if message is None:
             raise ValueError(f"there is no message {id_}")
         return message
@@ -171,7 +173,7 @@ class SlackControl(PlatformControl[SlackMessage]):
     """Actions on the local Slack. A message's id is its `ts`."""
 
     def __init__(self, slack: SlackSimulator) -> None:
-        super().__init__(slack, slack, slack.faults)
+        super().__init__(slack)
         self._slack = slack
 
     async def mention_bot(self, user: str, channel: str, text: str, thread: str | None = None) -> Json:
@@ -224,6 +226,7 @@ class SlackControl(PlatformControl[SlackMessage]):
         return {
             "id": message.ts,
             "channel": message.channel.name,
+            "channel_id": message.channel.id,
             "user": message.username or names.get(author, author),
             "is_from_bot": message.bot_id == self._slack.bot_id,
             "text": message.text,
@@ -242,7 +245,7 @@ class DiscordControl(PlatformControl[DiscordMessage]):
     """Actions on the local Discord."""
 
     def __init__(self, discord: DiscordSimulator) -> None:
-        super().__init__(discord, discord, discord.faults)
+        super().__init__(discord)
         self._discord = discord
 
     async def mention_bot(self, user: str, channel: str, text: str, reply_to: str | None = None) -> Json:
@@ -298,6 +301,7 @@ class DiscordControl(PlatformControl[DiscordMessage]):
         return {
             "id": message.id,
             "channel": message.channel.name,
+            "channel_id": message.channel.id,
             "user": message.author.name,
             "is_from_bot": message.author.id == self._discord.bot_id,
             "text": message.text,
