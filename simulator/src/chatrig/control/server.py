@@ -27,6 +27,8 @@ MAX_BODY_BYTES = 16 * 2**20
 _HELP = """\
 Control API of chatrig. Send the header "Authorization: Bearer TOKEN". A POST takes a JSON object with the fields of the
 table, a GET takes them in its query; [fields] may be left out. An error is {"error": "..."} with a status from 400.
+Users and channels are names or ids. The field "call" is a method in Slack ("chat.postMessage"), and a route in Discord
+("POST /channels/{channel}/messages").
 
 """
 
@@ -50,7 +52,7 @@ class _Route:
             for name, parameter in signature(self.action).parameters.items()
         )
         about = (getdoc(self.action) or "").splitlines()[0]
-        return f"{self.method:4} {self.path:32} {', '.join(fields):42} {about}".rstrip()
+        return f"{self.method:4} {self.path:35} {', '.join(fields):42} {about}".rstrip()
 
 
 class ControlServer:
