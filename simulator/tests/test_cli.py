@@ -118,3 +118,19 @@ async def test_a_number_that_is_no_port_is_refused(port: str) -> None:
         errors.splitlines()[-1]
         == f"chatrig serve: error: argument --slack-port: '{port}' is not a port from 0 to 65535"
     )
+
+
+async def test_the_page_is_served_beside_the_control_api() -> None:
+    async with start_serve("--json", "--page") as process, aiohttp.ClientSession() as session:
+        printed = await read_json(process)
+        async with session.get(printed["page"]) as response:
+            assert (response.status, "<title>chatrig" in await response.text()) == (200, True)
+
+
+async def test_the_page_without_its_packages_names_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "markdown_it.py").write_text("raise ImportError('not installed')")
+    command = [*COMMAND, "serve", "--page"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, env=env)
+    _, errors = await process.communicate()
+    assert (process.returncode, errors.decode()) == (1, "chatrig: --page needs the extra `ui`: install chatrig[ui]\n")

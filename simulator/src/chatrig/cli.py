@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "a bot, and the address and the token of the HTTP control API.",
     )
     serve.add_argument("--json", action="store_true", help="print the variables as one line of JSON")
+    serve.add_argument("--page", action="store_true", help="serve a page too, to chat by hand (extra `ui`)")
     for name, server in _PORTS.items():
         option = f"--{name.replace('_', '-')}"
         serve.add_argument(
@@ -84,7 +85,8 @@ async def _serve(options: argparse.Namespace) -> None:
     async with AsyncExitStack() as stack:
         for name, server in {**servers, "port": control}.items():
             await _start(stack, server, name, getattr(options, name))
-        sys.stdout.write(_describe(control, as_json=options.json) + "\n")
+        page = await _serve_page(stack, slack, discord) if options.page else ""
+        sys.stdout.write(_describe(control, page, as_json=options.json) + "\n")
         sys.stdout.flush()
         await stop.wait()
 
@@ -101,8 +103,26 @@ async def _start(stack: AsyncExitStack, server: Any, name: str, port: int) -> No
         raise OSError(error.errno, f"--{name.replace('_', '-')} {port}: the port is in use or not allowed") from error
 
 
-def _describe(control: ControlServer, *, as_json: bool) -> str:
+async def _serve_page(stack: AsyncExitStack, slack: SlackSimulator, discord: DiscordSimulator) -> str:
+    """Serve the page until the end of a stack, and return its address.
+
+    Raises:
+        OSError: the packages of the page are not installed.
+    """
+    try:
+        from chatrig.page import PageServer  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise OSError("--page needs the extra `ui`: install chatrig[ui]") from error
+    page = PageServer(slack, discord)
+    await stack.enter_async_context(page.serve(0))
+    return page.address
+
+
+def _describe(control: ControlServer, page: str, *, as_json: bool) -> str:
     if as_json:
-        return json.dumps({"env": control.env, "control": {"url": control.url, "token": control.token}})
+        described = {"env": control.env, "control": {"url": control.url, "token": control.token}}
+        return json.dumps(described | ({"page": page} if page else {}))
     variables = {**control.env, "CHATRIG_URL": control.url, "CHATRIG_TOKEN": control.token}
+    if page:
+        variables["CHATRIG_PAGE"] = page
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
