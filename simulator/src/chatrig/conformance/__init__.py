@@ -1,0 +1,1 @@
+"""Conformance of any bot: twenty cases, judged by what people see in the local Slack and Discord."""
