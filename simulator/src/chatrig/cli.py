@@ -1,4 +1,8 @@
-"""Command `chatrig`: `chatrig serve` starts the local platforms and the scripted models for a bot in any language."""
+"""Command `chatrig`.
+
+`chatrig serve` starts the local platforms and the scripted models for a bot in any language. `chatrig conform` tests a
+bot with twenty cases.
+"""
 
 import argparse
 import asyncio
@@ -10,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+from chatrig.conformance.command import add_parser
 from chatrig.control import ControlServer
 from chatrig.discord import DiscordSimulator
 from chatrig.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
@@ -47,7 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         serve.add_argument(
             option, type=_parse_port, default=0, metavar="PORT", help=f"port of {server} (0: a free one)"
         )
+    serve.set_defaults(run=_run_server)
+    add_parser(commands)
     options = parser.parse_args(arguments)
+    exit_code: int = options.run(options)
+    return exit_code
+
+
+def _run_server(options: argparse.Namespace) -> int:
     try:
         asyncio.run(_serve(options))
     except KeyboardInterrupt:  # where an event loop has no signal handlers

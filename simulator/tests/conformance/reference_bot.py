@@ -5,6 +5,7 @@ before it posts or edits. `python reference_bot.py slack|discord`; the store is 
 """
 
 import asyncio
+import logging
 import os
 import sqlite3
 import sys
@@ -34,9 +35,9 @@ def split(text, limit):
 async def ask_model(text):
     body = {"model": "scripted", "messages": [{"role": "user", "content": text}]}
     timeout = aiohttp.ClientTimeout(total=MODEL_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as session:
-        async with session.post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", json=body) as response:
-            return (await response.json())["choices"][0]["message"]["content"]
+    url = f"{os.environ['OPENAI_BASE_URL']}/chat/completions"
+    async with aiohttp.request("POST", url, json=body, timeout=timeout, raise_for_status=True) as response:
+        return (await response.json())["choices"][0]["message"]["content"]
 
 
 async def retry(function, *arguments):
@@ -44,15 +45,15 @@ async def retry(function, *arguments):
         try:
             return await function(*arguments)
         except Exception as error:
-            print("again after", repr(error))
+            logging.warning("again after %r", error)
             await asyncio.sleep(getattr(error, "retry_after", 1))
 
 
 class Bot:
-    def add(self, id, place, root, text):
-        row = (id, place, root, text)
+    def add(self, question, place, root, text):
+        row = (question, place, root, text)
         if db.execute("insert or ignore into questions (id, place, root, text) values (?, ?, ?, ?)", row).rowcount:
-            self.start_answer(id, place, root, text, None)
+            self.start_answer(question, place, root, text, None)
 
     def start_answer(self, *row):
         task = asyncio.create_task(self.answer(*row))
@@ -63,17 +64,17 @@ class Bot:
         for row in db.execute("select id, place, root, text, answer from questions where not done").fetchall():
             self.start_answer(*row)
 
-    async def answer(self, id, place, root, text, answer):
+    async def answer(self, question, place, root, text, answer):
         if answer is None:
-            await retry(self.show, id, place, root, [PLACEHOLDER])
+            await retry(self.show, question, place, root, [PLACEHOLDER])
             answer = await retry(ask_model, text)
-            db.execute("update questions set answer = ? where id = ?", (answer, id))
+            db.execute("update questions set answer = ? where id = ?", (answer, question))
         texts = split(answer, self.limit)
-        await retry(self.show, id, place, root, texts)
-        db.execute("update questions set done = 1 where id = ?", (id,))
+        await retry(self.show, question, place, root, texts)
+        db.execute("update questions set done = 1 where id = ?", (question,))
 
-    async def show(self, id, place, root, texts):
-        shown = await self.list_shown(id, place, root)
+    async def show(self, question, place, root, texts):
+        shown = await self.list_shown(question, place, root)
         for number, text in enumerate(texts):
             if number >= len(shown):
                 await self.post(place, root, text)
@@ -85,7 +86,8 @@ class SlackBot(Bot):
     limit = 3000
 
     async def run(self):
-        self.web = AsyncWebClient(os.environ["SLACK_BOT_TOKEN"])
+        # The client's own retry posts again what it may have posted.
+        self.web = AsyncWebClient(os.environ["SLACK_BOT_TOKEN"], retry_handlers=[])
         self.me = (await self.web.auth_test())["user_id"]
         self.resume()
         socket = SocketModeClient(os.environ["SLACK_APP_TOKEN"], web_client=self.web, ping_interval=5)
@@ -118,15 +120,15 @@ class SlackBot(Bot):
         if is_for_me and "bot_id" not in message:
             self.add(message["ts"], channel, root, message["text"])
 
-    async def list_shown(self, id, place, root):
+    async def list_shown(self, question, place, root):
         replies = (await self.web.conversations_replies(channel=place, ts=root, limit=200))["messages"]
-        return [(each["ts"], each["text"]) for each in replies if each.get("bot_id") and each["ts"] > id]
+        return [(each["ts"], each["text"]) for each in replies if each.get("bot_id") and each["ts"] > question]
 
     async def post(self, place, root, text):
         await self.web.chat_postMessage(channel=place, thread_ts=root, text=text)
 
-    async def edit(self, place, id, text):
-        await self.web.chat_update(channel=place, ts=id, text=text)
+    async def edit(self, place, message, text):
+        await self.web.chat_update(channel=place, ts=message, text=text)
 
 
 class DiscordBot(Bot, discord.Client):
@@ -156,9 +158,9 @@ class DiscordBot(Bot, discord.Client):
         if is_for_me and message.author != self.user:
             self.add(str(message.id), str(message.channel.id), str(message.id), message.content)
 
-    async def list_shown(self, id, place, root):
+    async def list_shown(self, question, place, root):
         channel = await self.fetch_channel(int(place))
-        history = channel.history(limit=200, after=discord.Object(int(id)), oldest_first=True)
+        history = channel.history(limit=200, after=discord.Object(int(question)), oldest_first=True)
         messages = [each async for each in history if each.author == self.user]
         return [(each.id, each.content) for each in messages if each.reference.message_id == int(root)]
 
@@ -166,9 +168,9 @@ class DiscordBot(Bot, discord.Client):
         channel = await self.fetch_channel(int(place))
         await channel.send(text, reference=channel.get_partial_message(int(root)), silent=True)
 
-    async def edit(self, place, id, text):
+    async def edit(self, place, message, text):
         channel = await self.fetch_channel(int(place))
-        await channel.get_partial_message(id).edit(content=text)
+        await channel.get_partial_message(message).edit(content=text)
 
 
 asyncio.run((SlackBot if sys.argv[1] == "slack" else DiscordBot)().run())

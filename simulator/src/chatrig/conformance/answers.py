@@ -2,9 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Self
 
 from chatrig.models import ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI, ScriptedResponse
@@ -75,35 +76,24 @@ class ScriptedAnswers:
         return next(self._responses[keys[0]], self._answers[keys[0]].response)
 
 
-def number_words(key: str, count: int) -> str:
-    return " ".join(f"{key}w{number}" for number in range(count))
+def number_words(key: str, words: int) -> str:
+    return " ".join(f"{key}w{number}" for number in range(words))
 
 
-def create_document(key: str, characters: int) -> Answer:
-    """Return an answer of about this length with paragraphs, a table and a block of code in its middle."""
-    numbers = iter(range(characters))
-    used = 0
+def create_document(key: str) -> Answer:
+    """Return an answer of about 15,000 characters: paragraphs, a table and a block of code."""
+    numbers = count()
 
-    def take(count: int) -> list[str]:
-        nonlocal used
-        used += count
-        return [f"{key}w{next(numbers)}" for _ in range(count)]
+    def take(words: int) -> list[str]:
+        return [f"{key}w{next(numbers)}" for _ in range(words)]
 
-    def write_paragraphs(until: int) -> str:
-        texts = []
-        while sum(map(len, [*parts, *texts])) < until:
-            texts.append(" ".join(take(60)))
-        return "\n\n".join(texts)
+    def write_paragraphs(paragraphs: int) -> list[str]:
+        return [" ".join(take(60)) for _ in range(paragraphs)]
 
-    parts: list[str] = []
-    parts.append(write_paragraphs(characters // 3))
+    parts = write_paragraphs(10)
     rows = [f"| {' | '.join(take(3))} |" for _ in range(15)]
     parts.append("\n".join(["| A | B | C |", "| --- | --- | --- |", *rows]))
-    parts.append(write_paragraphs(characters // 2))
+    parts += write_paragraphs(4)
     parts.append("\n".join(["```", *(" ".join(take(6)) for _ in range(40)), "```"]))
-    parts.append(write_paragraphs(characters))
-    return Answer("\n\n".join(part for part in parts if part), used, pieces=60, pace=0.05)
-
-
-def merge_environments(*environments: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for environment in environments for name, value in environment.items()}
+    parts += write_paragraphs(11)
+    return Answer("\n\n".join(parts), next(numbers), pieces=60, pace=0.05)

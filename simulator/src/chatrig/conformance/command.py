@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import pwd
 import shlex
 import shutil
 import signal
@@ -34,7 +35,9 @@ def add_parser(commands: Any) -> None:
         "--case", type=int, nargs="+", action="extend", metavar="N", choices=[case.number for case in CASES]
     )
     parser.add_argument("--echo", action="store_true", help="the bot repeats the words of a question, without a model")
-    parser.add_argument("--follow-up", action="store_true", help="the bot claims to answer without a mention in threads")
+    parser.add_argument(
+        "--follow-up", action="store_true", help="the bot claims to answer in threads without a mention"
+    )
     parser.add_argument("--jobs", type=_parse_positive, default=default_jobs(), metavar="N", help="cases at a time")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--junit", type=Path, metavar="FILE")
@@ -61,6 +64,8 @@ def run_command(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         parser.error("give the command of the bot after --, or --bot")
     if options.user and shutil.which("setpriv") is None:
         parser.error("--user needs the program setpriv")
+    if options.user and not _is_user(options.user):
+        parser.error(f"there is no user {options.user}")
     known = load_bots()[options.bot] if options.bot else None
     try:
         results = asyncio.run(_run_until_signal(options, known))
@@ -96,9 +101,7 @@ async def _run_until_signal(options: argparse.Namespace, known: KnownBot | None)
         return await _run(command, _list_platforms(options, known.platforms), options)
 
 
-async def _run(
-    command: BotCommand, platforms: Sequence[PlatformName], options: argparse.Namespace
-) -> list[CaseResult]:
+async def _run(command: BotCommand, platforms: Sequence[PlatformName], options: argparse.Namespace) -> list[CaseResult]:
     if options.transcripts is not None:
         options.transcripts.mkdir(parents=True, exist_ok=True)
 
@@ -122,6 +125,14 @@ def _list_platforms(options: argparse.Namespace, supported: Sequence[PlatformNam
     if chosen not in supported:
         raise BotError(f"{options.bot} has no {chosen.title()}")
     return [chosen]
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _report_error(error: BaseException) -> int:

@@ -55,11 +55,12 @@ async def install_bot(bot: KnownBot) -> AsyncIterator[Sequence[str]]:
         BotError: uv or npm is missing, or cannot install the packages.
     """
     folder = Path(tempfile.mkdtemp(prefix="chatrig-bot-"))
-    folder.chmod(0o755)
     try:
+        await asyncio.to_thread(folder.chmod, 0o755)
         if bot.language == "node":
             launcher = folder / "bot.mjs"
-            await _run("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder, *bot.packages)
+            options = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder)
+            await _run("npm", "install", *options, *bot.packages)
             command = ["node", str(launcher)]
         else:
             launcher = folder / "bot.py"

@@ -2,10 +2,10 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from chatrig.conformance.verdicts import Question, Version
 from chatrig.discord import DiscordMessage, DiscordSimulator
@@ -33,7 +33,7 @@ class CasePlatform(ABC):
 
     name: PlatformName
     simulator: Any
-    calls: dict[CallKind, Sequence[str]]
+    calls: ClassVar[Mapping[CallKind, Sequence[str]]]
 
     def __init__(self) -> None:
         self.versions: list[Version] = []
@@ -89,13 +89,15 @@ class CasePlatform(ABC):
         """Whether a fault has hit no call."""
         return any(self.simulator.faults.has_pending(fault) for fault in self._faults)
 
+    @abstractmethod
     async def redeliver(self, message: Any) -> bool:
         """Deliver the event of a message again; return False on a platform that never does."""
-        return False
 
+    @abstractmethod
     async def end_redeliveries(self) -> None:
         """End all deliveries of former events, as after a long time."""
 
+    @abstractmethod
     async def wait_for_acknowledgements(self) -> None:
         """Wait until no question is delivered again, but at most for a minute."""
 
@@ -111,7 +113,7 @@ class CasePlatform(ABC):
 
 class SlackCasePlatform(CasePlatform):
     name = "slack"
-    calls = {
+    calls: ClassVar[Mapping[CallKind, Sequence[str]]] = {
         "post": ("chat.postMessage", "chat.startStream"),
         "edit": ("chat.update", "chat.appendStream", "chat.stopStream"),
     }
@@ -162,7 +164,7 @@ class SlackCasePlatform(CasePlatform):
 
 class DiscordCasePlatform(CasePlatform):
     name = "discord"
-    calls = {
+    calls: ClassVar[Mapping[CallKind, Sequence[str]]] = {
         "post": ("POST /channels/{channel}/messages",),
         "edit": ("PATCH /channels/{channel}/messages/{message}",),
     }
@@ -209,13 +211,22 @@ class DiscordCasePlatform(CasePlatform):
         self.record_post(user, message)
         return message
 
+    async def redeliver(self, message: DiscordMessage) -> bool:
+        return False
+
+    async def end_redeliveries(self) -> None:
+        """Do nothing: what a bot misses without a session is never sent."""
+
+    async def wait_for_acknowledgements(self) -> None:
+        """Do nothing: Discord has no acknowledgements of events."""
+
 
 def create_platform(name: PlatformName) -> CasePlatform:
     return SlackCasePlatform() if name == "slack" else DiscordCasePlatform()
 
 
 def _is_question(payload: dict[str, Any]) -> bool:
-    event = payload.get("event", {})
+    event: dict[str, Any] = payload.get("event", {})
     return event.get("type") == "app_mention" or (event.get("type") == "message" and event.get("channel_type") == "im")
 
 

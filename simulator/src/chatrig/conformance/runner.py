@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pwd
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,16 @@ from chatrig.conformance.answers import Answer, ScriptedAnswers, number_words
 from chatrig.conformance.cases import CASES, Case, NotApplicableError
 from chatrig.conformance.platforms import CasePlatform, PlatformName, create_platform
 from chatrig.conformance.transcripts import write_transcript
-from chatrig.conformance.verdicts import Outcome, Question, Verdict, find_missing, judge, list_visible, merge_runs
+from chatrig.conformance.verdicts import (
+    FAILURES,
+    Outcome,
+    Question,
+    Verdict,
+    find_missing,
+    judge,
+    list_visible,
+    merge_runs,
+)
 from chatrig.testing.process import Bot, BotError
 
 RUNS = 3
@@ -68,29 +78,25 @@ class RunningCase:
         self.claims_follow_up = bot_command.claims_follow_up
         self.questions: list[Question] = []
         self.log: list[tuple[float, str]] = []
-        self.output = ""
         self._case = case
         self._is_echo = bot_command.is_echo
         self._answers = answers
-        prefix = ["setpriv", f"--reuid={bot_command.user}", "--clear-groups", "--"] if bot_command.user else []
-        self._bot = Bot(
-            *prefix,
-            *bot_command.command,
+        self.bot = Bot(
+            *_create_command(bot_command),
             platforms=[platform.simulator],
             env={**answers.env, **{name: value.format(folder=folder) for name, value in bot_command.env.items()}},
             connect_seconds=_CONNECT_SECONDS,
         )
 
     async def start_bot(self) -> None:
-        await self._bot.start()
+        await self.bot.start()
         self._note("the bot is connected")
         self.restart_clocks()
 
     async def stop_bot(self, *, kill: bool) -> None:
         self._note("SIGKILL" if kill else "SIGTERM")
-        await (self._bot.kill() if kill else self._bot.stop(_STOP_SECONDS))
-        self._note(f"the bot has ended with exit code {self._bot.exit_code}")
-        self.output = self._bot.output
+        await (self.bot.kill() if kill else self.bot.stop(_STOP_SECONDS))
+        self._note(f"the bot has ended with exit code {self.bot.exit_code}")
 
     async def ask(
         self, letter: str = "", *, user: str = "ada", place: str = "general", answer: Answer | None = None
@@ -140,8 +146,7 @@ class RunningCase:
         except BotError as error:
             return Verdict(Outcome.LOST, f"after the restart: {error}")
         finally:
-            await self._bot.stop(0)
-            self.output += self._bot.output
+            await self.bot.stop(0)
         if self.platform.has_pending_fault:
             return Verdict(Outcome.NOT_APPLICABLE, "the bot made no such call")
         verdicts = [
@@ -219,9 +224,7 @@ async def run_suite(
     return sorted(results, key=lambda result: (platforms.index(result.platform), result.case.number))
 
 
-async def run_case(
-    case: Case, platform: PlatformName, bot_command: BotCommand, limit: asyncio.Semaphore
-) -> CaseResult:
+async def run_case(case: Case, platform: PlatformName, bot_command: BotCommand, limit: asyncio.Semaphore) -> CaseResult:
     """Run a case, and twice more if its verdict is not `ok`.
 
     Raises:
@@ -247,7 +250,19 @@ async def _run_once(case: Case, name: PlatformName, bot_command: BotCommand) -> 
         run = RunningCase(case, bot_command, platform, answers, folder)
         started_at = monotonic()
         verdict = await run.run()
-        return verdict, write_transcript(case.name, verdict, platform, run.log, run.output, started_at)
+        note = f" ({verdict.note})" if verdict.note else ""
+        title = f"{name} {case.number}, {case.name}: {verdict}{note}"
+        transcript = write_transcript(title, platform, log=run.log, output=run.bot.output, started_at=started_at)
+        return verdict, transcript
+
+
+def _create_command(bot_command: BotCommand) -> Sequence[str]:
+    """Return the command of a bot, as a user without rights if it has one."""
+    if bot_command.user is None:
+        return bot_command.command
+    group = pwd.getpwnam(bot_command.user).pw_gid
+    ids = [f"--reuid={bot_command.user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
+    return ["setpriv", *ids, "--", *bot_command.command]
 
 
 @asynccontextmanager
@@ -264,7 +279,7 @@ async def _create_folder(bot_command: BotCommand) -> Any:
 
 def has_failed(results: Iterable[CaseResult]) -> bool:
     """Return whether an answer was lost, doubled or cut."""
-    return any(result.verdict.outcome in {Outcome.LOST, Outcome.DOUBLED, Outcome.CUT} for result in results)
+    return any(result.verdict.outcome in FAILURES for result in results)
 
 
 def default_jobs() -> int:

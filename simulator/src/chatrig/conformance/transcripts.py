@@ -3,20 +3,21 @@
 from collections.abc import Iterable, Sequence
 
 from chatrig.conformance.platforms import CasePlatform
-from chatrig.conformance.verdicts import Verdict, Version, list_visible
+from chatrig.conformance.verdicts import Version, list_visible
 
 _MAX_CHARACTERS = 200
 _OUTPUT_LINES = 40
 
 
 def write_transcript(
-    name: str, verdict: Verdict, platform: CasePlatform, log: Iterable[tuple[float, str]], output: str, started_at: float
+    title: str, platform: CasePlatform, *, log: Iterable[tuple[float, str]], output: str, started_at: float
 ) -> str:
     """Return the lines of a transcript: messages, their changes and the life of the bot, by time.
 
     Texts are shortened, except in the last part: all that is visible in the end.
 
     Args:
+        title: the first line: the case and its verdict.
         log: what happened to the bot, with monotonic times.
         output: what the bot printed, of which the end is included.
         started_at: the monotonic time from which the transcript counts.
@@ -32,7 +33,7 @@ def write_transcript(
     visible = list_visible(platform.versions)
     return "\n".join(
         [
-            f"{platform.name}, {name}: {verdict}{f' ({verdict.note})' if verdict.note else ''}",
+            title,
             "",
             *lines,
             "",

@@ -6,7 +6,7 @@ exit code. A doubt is decided for the bot.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -34,7 +34,7 @@ FAILURES = frozenset({Outcome.LOST, Outcome.DOUBLED, Outcome.CUT})
 
 _SEVERITY = list(Outcome)
 _PLACEHOLDER = re.compile(
-    r"thinking|typing|working|loading|generating|processing|writing|please wait|one moment|just a (?:moment|sec)|hold on",
+    "thinking|typing|working|loading|generating|processing|writing|please wait|(?:one|a) moment|just a sec|hold on",
     re.IGNORECASE,
 )
 _ERROR = re.compile(r"error|wrong|fail|sorry|unable|cannot|could ?n.t|problem|interrupt|⚠|❌", re.IGNORECASE)
@@ -114,23 +114,17 @@ def judge(question: Question, versions: Sequence[Version], *, allowed_seconds: f
     """
     visible = list_visible(versions)
     own = [version for version in visible if _belongs_to(version, question)]
-    if question.words == 0:
-        return Verdict(Outcome.STRAY, "the bot answered without a mention") if own else Verdict(Outcome.OK)
     numbers = read_numbers(question, visible)
-    expected = list(range(question.words))
-    if set(numbers) != set(expected):
-        return _judge_incomplete(question, numbers, own)
-    if len(numbers) > len(expected):
-        twice = sum(count > 1 for count in Counter(numbers).values())
-        return Verdict(Outcome.DOUBLED, f"{twice} of {question.words} words are there more than once")
-    if numbers != expected:
-        return Verdict(Outcome.DISORDERED, "the words are not in their order")
-    if leftovers := [version for version in own if _is_leftover(version, question)]:
-        return Verdict(Outcome.STRAY, f"left over: {_shorten(leftovers[0].text or '')!r}")
-    seconds = _get_completion(question, versions) - question.due
-    if seconds > allowed_seconds:
-        return Verdict(Outcome.LATE, f"complete after {seconds:.1f} s", seconds)
-    return Verdict(Outcome.OK)
+    if question.words == 0:
+        verdict = Verdict(Outcome.STRAY, "the bot answered without a mention") if own else Verdict(Outcome.OK)
+    elif set(numbers) != set(range(question.words)):
+        verdict = _judge_incomplete(question, numbers, own)
+    else:
+        seconds = _get_completion(question, versions) - question.due
+        verdict = _judge_complete(question, numbers, own)
+        if verdict.outcome is Outcome.OK and seconds > allowed_seconds:
+            verdict = Verdict(Outcome.LATE, f"complete after {seconds:.1f} s", seconds)
+    return verdict
 
 
 def list_visible(versions: Iterable[Version]) -> list[Version]:
@@ -172,7 +166,7 @@ def merge_runs(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _find_numbers(key: str, text: str) -> list[int]:
-    return [int(number) for number in re.findall(rf"(?<![a-z0-9]){key}w(\d+)", text)]
+    return [int(number) for number in re.findall(rf"(?<![a-z]){key}w(\d+)", text)]
 
 
 def _belongs_to(version: Version, question: Question) -> bool:
@@ -186,6 +180,18 @@ def _judge_incomplete(question: Question, numbers: Sequence[int], own: Sequence[
     if numbers:
         return Verdict(Outcome.CUT, f"{len(set(numbers))} of {question.words} words are visible, and no note about it")
     return Verdict(Outcome.LOST, "no word and no note is visible")
+
+
+def _judge_complete(question: Question, numbers: Sequence[int], own: Sequence[Version]) -> Verdict:
+    leftovers = [version for version in own if _is_leftover(version, question)]
+    if len(numbers) > question.words:
+        twice = sum(count > 1 for count in Counter(numbers).values())
+        return Verdict(Outcome.DOUBLED, f"{twice} of {question.words} words are there more than once")
+    if list(numbers) != list(range(question.words)):
+        return Verdict(Outcome.DISORDERED, "the words are not in their order")
+    if leftovers:
+        return Verdict(Outcome.STRAY, f"left over: {_shorten(leftovers[0].text or '')!r}")
+    return Verdict(Outcome.OK)
 
 
 def _find_note(version: Version) -> str:
@@ -202,8 +208,8 @@ def _is_placeholder(text: str) -> bool:
     if _ERROR.search(text) or len(text) > _MAX_PLACEHOLDER_CHARACTERS:
         return False
     bare = re.sub(r"[*_`~\s]+$", "", text)
-    has_letters = any(letter.isalpha() for letter in re.sub(r":\w+:", "", text))
-    return not has_letters or bare.endswith(("…", "...")) or _PLACEHOLDER.search(text) is not None
+    has_words = any(letter.isalnum() for letter in re.sub(r":\w+:", "", text))
+    return not has_words or bare.endswith(("…", "...")) or _PLACEHOLDER.search(text) is not None
 
 
 def _is_leftover(version: Version, question: Question) -> bool:
@@ -218,14 +224,14 @@ def _is_leftover(version: Version, question: Question) -> bool:
 
 
 def _get_completion(question: Question, versions: Sequence[Version]) -> float:
-    """Return the time from which the complete answer is visible until the end."""
-    expected = list(range(question.words))
+    """Return the time from which all words of the answer are visible until the end."""
+    expected = set(range(question.words))
     newest: dict[str, Version] = {}
     since: float | None = None
     for version in versions:
         newest[version.message] = version
         visible = [each for each in newest.values() if each.text is not None]
-        is_complete = read_numbers(question, visible) == expected
+        is_complete = set(read_numbers(question, visible)) == expected
         since = (version.at if since is None else since) if is_complete else None
     assert since is not None  # the last state is complete
     return since
@@ -236,15 +242,10 @@ def find_missing(questions: Iterable[Question], visible: Sequence[Version]) -> l
     return [q.key for q in questions if q.words and not set(range(q.words)) <= set(read_numbers(q, visible))]
 
 
-def describe_final(visible: Iterable[Version], names: Mapping[str, str]) -> list[str]:
-    """Return a line for each visible message: its channel and its whole text."""
-    return [f"{names.get(version.channel, version.channel)}: {version.text}" for version in visible]
-
-
 def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 120 else f"{line[:60]} [...] {line[-50:]}"
 
 
 #: Word of any answer.
-_WORD = re.compile(r"(?<![a-z0-9])c\d\d[a-z]?w\d+")
+_WORD = re.compile(r"(?<![a-z])c\d\d[a-z]?w\d+")

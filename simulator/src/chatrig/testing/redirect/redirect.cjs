@@ -24,7 +24,7 @@ if (slack) {
 
 // discord.js reads the defaults of @discordjs/rest for each client.
 if (discord) {
-  const fromBot = createRequire(join(process.cwd(), 'bot.js'));
+  const fromBot = createRequire(process.argv[1] ?? join(process.cwd(), 'bot.js'));
   for (const path of ['@discordjs/rest', 'discord.js']) {
     try {
       const found = path === 'discord.js' ? createRequire(fromBot.resolve(path))('@discordjs/rest') : fromBot(path);
