@@ -1,6 +1,8 @@
 """The command: its reports, and bots that cannot be tested."""
 
+import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -117,6 +119,19 @@ def test_a_bot_that_does_not_connect_ends_in_one_clear_line(
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("chatrig: ")
     assert message in line
+
+
+async def test_nothing_runs_on_after_a_signal(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(99)"
+    conform = [sys.executable, "-c", "import sys; from chatrig.cli import main; sys.exit(main())", "conform"]
+    process = await asyncio.create_subprocess_exec(*conform, "--", sys.executable, "-c", script)
+    while not (pid_file.exists() and pid_file.read_text()):  # noqa: ASYNC110 - a file sends no event
+        await asyncio.sleep(0.05)
+    process.terminate()
+    assert await process.wait() == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
 
 
 def test_a_missing_program_is_named(capsys: pytest.CaptureFixture[str]) -> None:

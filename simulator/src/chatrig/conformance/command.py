@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import pwd
 import shlex
 import shutil
@@ -17,7 +18,7 @@ from chatrig.conformance.cases import CASES
 from chatrig.conformance.known_bots import KnownBot, install_bot, load_bots
 from chatrig.conformance.platforms import PlatformName
 from chatrig.conformance.report import write_json, write_junit, write_markdown
-from chatrig.conformance.runner import BotCommand, CaseResult, default_jobs, has_failed, run_suite
+from chatrig.conformance.runner import BotCommand, CaseResult, has_failed, run_suite
 from chatrig.testing.process import BotError
 
 
@@ -38,7 +39,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--follow-up", action="store_true", help="the bot claims to answer in threads without a mention"
     )
-    parser.add_argument("--jobs", type=_parse_positive, default=default_jobs(), metavar="N", help="cases at a time")
+    parser.add_argument(
+        "--jobs", type=_parse_positive, default=max(2, os.cpu_count() or 2), metavar="N", help="cases at a time"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--junit", type=Path, metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
@@ -69,10 +72,9 @@ def run_command(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     known = load_bots()[options.bot] if options.bot else None
     try:
         results = asyncio.run(_run_until_signal(options, known))
-    except BaseExceptionGroup as group:
-        return _report_error(_get_first(group))
     except (BotError, OSError) as error:
-        return _report_error(error)
+        sys.stderr.write(f"chatrig: {' '.join(str(error).split())}\n")
+        return 2
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     name = known.name if known else shlex.join(options.command)
@@ -133,20 +135,6 @@ def _is_user(name: str) -> bool:
     except KeyError:
         return False
     return True
-
-
-def _report_error(error: BaseException) -> int:
-    sys.stderr.write(f"chatrig: {' '.join(str(error).split())}\n")
-    return 2
-
-
-def _get_first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if not isinstance(error, BotError | OSError):
-        raise error
-    return error
 
 
 def _parse_variable(text: str) -> tuple[str, str]:

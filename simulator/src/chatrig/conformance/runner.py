@@ -1,7 +1,6 @@
 """Runs of the cases: each has a fresh bot, platform, model and folder, and is repeated unless its verdict is `ok`."""
 
 import asyncio
-import os
 import pwd
 import shutil
 import tempfile
@@ -84,7 +83,10 @@ class RunningCase:
         self.bot = Bot(
             *_create_command(bot_command),
             platforms=[platform.simulator],
-            env={**answers.env, **{name: value.format(folder=folder) for name, value in bot_command.env.items()}},
+            env={
+                **answers.env,
+                **{name: value.replace("{folder}", str(folder)) for name, value in bot_command.env.items()},
+            },
             connect_seconds=_CONNECT_SECONDS,
         )
 
@@ -131,29 +133,25 @@ class RunningCase:
             next(question for question in self.questions if question.key == key).due = monotonic()
 
     async def run(self) -> Verdict:
-        """Run the case with a bot that is started and stopped, and return the verdict.
-
-        Raises:
-            BotError: the bot did not connect at its first start.
-        """
-        await self.start_bot()
+        """Run the case with a bot that is started and stopped, and return the verdict."""
         try:
+            await self.start_bot()
             await asyncio.sleep(_READY_SECONDS)
             await self._case.run(self)
             await self._settle()
         except NotApplicableError as reason:
             return Verdict(Outcome.NOT_APPLICABLE, str(reason))
         except BotError as error:
-            return Verdict(Outcome.LOST, f"after the restart: {error}")
+            return Verdict(Outcome.LOST, str(error))
         finally:
             await self.bot.stop(0)
-        if self.platform.has_pending_fault:
-            return Verdict(Outcome.NOT_APPLICABLE, "the bot made no such call")
         verdicts = [
             judge(question, self.platform.versions, allowed_seconds=self._case.allowed_seconds)
             for question in self.questions
         ]
         worst = max(verdicts, key=lambda verdict: (verdict.severity, verdict.seconds or 0))
+        if worst.outcome is Outcome.OK and self.platform.has_pending_fault:
+            return Verdict(Outcome.NOT_APPLICABLE, "the bot made no such call")
         if worst.outcome is Outcome.OK or len(verdicts) == 1:
             return worst
         count = sum(verdict.outcome is worst.outcome for verdict in verdicts)
@@ -194,7 +192,7 @@ async def run_suite(
     jobs: int,
     report: Callable[[CaseResult], None],
 ) -> list[CaseResult]:
-    """Run cases on platforms, some at a time; the first one alone, so that a bot that cannot start ends the suite.
+    """Start the bot once on each platform, and run cases, some at a time.
 
     Args:
         numbers: the numbers of the cases.
@@ -214,22 +212,14 @@ async def run_suite(
         report(result)
         return result
 
-    results = []
-    first_of_platform = [next(pair for pair in chosen if pair[1] == platform) for platform in platforms]
-    async with asyncio.TaskGroup() as group:
-        for pair in first_of_platform:
-            results.append(await run_one(*pair))
-        tasks = [group.create_task(run_one(*pair)) for pair in chosen if pair not in first_of_platform]
-    results += [task.result() for task in tasks]
+    for platform in platforms:
+        await _check_start(platform, bot_command)
+    results = await asyncio.gather(*(run_one(*pair) for pair in chosen))
     return sorted(results, key=lambda result: (platforms.index(result.platform), result.case.number))
 
 
 async def run_case(case: Case, platform: PlatformName, bot_command: BotCommand, limit: asyncio.Semaphore) -> CaseResult:
-    """Run a case, and twice more if its verdict is not `ok`.
-
-    Raises:
-        BotError: the bot does not start or connect.
-    """
+    """Run a case, and twice more if its verdict is not `ok`."""
     if case.needs_model and bot_command.is_echo:
         verdict = Verdict(Outcome.NOT_APPLICABLE, "the bot has no model")
         return CaseResult(case, platform, verdict, [verdict], [""])
@@ -243,6 +233,13 @@ async def run_case(case: Case, platform: PlatformName, bot_command: BotCommand, 
         runs += await asyncio.gather(*(run_limited() for _ in range(RUNS - 1)))
     verdicts = [verdict for verdict, _ in runs]
     return CaseResult(case, platform, merge_runs(verdicts), verdicts, [transcript for _, transcript in runs])
+
+
+async def _check_start(name: PlatformName, bot_command: BotCommand) -> None:
+    async with create_platform(name) as platform, ScriptedAnswers() as answers, _create_folder(bot_command) as folder:
+        run = RunningCase(CASES[0], bot_command, platform, answers, folder)
+        async with run.bot:
+            pass
 
 
 async def _run_once(case: Case, name: PlatformName, bot_command: BotCommand) -> tuple[Verdict, str]:
@@ -280,7 +277,3 @@ async def _create_folder(bot_command: BotCommand) -> Any:
 def has_failed(results: Iterable[CaseResult]) -> bool:
     """Return whether an answer was lost, doubled or cut."""
     return any(result.verdict.outcome in FAILURES for result in results)
-
-
-def default_jobs() -> int:
-    return max(2, os.cpu_count() or 2)
