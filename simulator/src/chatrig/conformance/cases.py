@@ -1,4 +1,4 @@
-"""The twenty cases: what people ask, and what is injected meanwhile."""
+"""The twenty cases: the questions of people, and the obstacle that is injected meanwhile."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

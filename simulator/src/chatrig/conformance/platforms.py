@@ -86,7 +86,7 @@ class CasePlatform(ABC):
 
     @property
     def has_pending_fault(self) -> bool:
-        """Whether a fault has hit no call."""
+        """True while a fault has hit no call."""
         return any(self.simulator.faults.has_pending(fault) for fault in self._faults)
 
     @abstractmethod
@@ -215,7 +215,7 @@ class DiscordCasePlatform(CasePlatform):
         return False
 
     async def end_redeliveries(self) -> None:
-        """Do nothing: what a bot misses without a session is never sent."""
+        """Do nothing: Discord never sends the events that a bot missed without a session."""
 
     async def wait_for_acknowledgements(self) -> None:
         """Do nothing: Discord has no acknowledgements of events."""

@@ -1,4 +1,4 @@
-"""Transcript of a run: what people saw, when, and the end of what the bot printed."""
+"""Transcript of a run: the visible messages over time, and the end of the bot's output."""
 
 from collections.abc import Iterable, Sequence
 
