@@ -15,7 +15,7 @@ REFERENCE = Path(__file__).with_name("reference_bot.py")
 
 #: (code of the reference bot, its replacement, platform, case) by the verdict on the mutant.
 MUTANTS: dict[Outcome, tuple[str, str, PlatformName, int]] = {
-    Outcome.LATE: ("answer = await retry(ask_model, text)", "await asyncio.sleep(25)\n            {}", "slack", 1),
+    Outcome.LATE: ("answer = await retry(ask_model, text)", "await asyncio.sleep(35)\n            {}", "slack", 1),
     Outcome.STRAY: ("shown = await self.list_shown(question, place, root)", "shown = []", "discord", 1),
     Outcome.TOLD: ("answer = await retry(ask_model, text)", "answer = 'Sorry, the model failed.'", "slack", 1),
     Outcome.DISORDERED: ("texts = split(answer, self.limit)", "texts = split(answer, self.limit)[::-1]", "discord", 5),

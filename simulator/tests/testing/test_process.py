@@ -79,6 +79,29 @@ async def test_processes_that_a_bot_started_end_with_it(slack: SlackSimulator) -
     assert not is_running(pid)
 
 
+DAEMON = """
+import os, sys, time
+if os.fork():
+    while not os.path.exists(sys.argv[1]): time.sleep(0.05)
+    os._exit(0)
+os.setsid()
+os.close(1)
+os.close(2)
+with open(sys.argv[1] + ".new", "w") as file: file.write(str(os.getpid()))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(600)
+"""
+
+
+async def test_a_daemon_that_a_bot_becomes_ends_with_it(slack: SlackSimulator, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    with pytest.raises(BotError, match="exited with code 0 before it connected"):
+        await Bot("python", "-c", DAEMON, str(file), platforms=[slack]).start()
+    async with asyncio.timeout(10):
+        while is_running(int(file.read_text())):  # noqa: ASYNC110 - it is no child of this process
+            await asyncio.sleep(0.01)
+
+
 async def test_a_bot_gets_no_variable_of_the_shell_with_a_token(
     slack: SlackSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,7 +74,7 @@ class Case:
     run: Callable[[CaseRun], Awaitable[None]]
     needs_model: bool = False
     deadline_seconds: float = 75.0
-    allowed_seconds: float = 20.0
+    allowed_seconds: float = 30.0
     settle_seconds: float = 5.0
 
 

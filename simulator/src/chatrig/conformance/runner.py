@@ -4,7 +4,7 @@ import asyncio
 import pwd
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -263,7 +263,7 @@ def _create_command(bot_command: BotCommand) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def _create_folder(bot_command: BotCommand) -> Any:
+async def _create_folder(bot_command: BotCommand) -> AsyncIterator[Path]:
     """Yield a new folder that belongs to the user of the bot, and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="chatrig-"))
     try:

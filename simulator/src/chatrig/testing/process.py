@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 
@@ -64,6 +65,7 @@ class Bot:
         self._env = dict(env or {})
         self._cwd = Path(cwd or ".")
         self._connect_seconds = connect_seconds
+        self._mark = token_hex(8)
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._chunks: deque[str] = deque()
@@ -143,6 +145,7 @@ class Bot:
         if self._process is None:
             return
         self._signal(signal.SIGKILL)
+        self._kill_daemons()
         await self._process.wait()
         if self._reader is not None:
             self._reader.cancel()  # a process that left the group may hold the pipe open
@@ -162,6 +165,13 @@ class Bot:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
+    def _kill_daemons(self) -> None:
+        """Kill the processes that the bot has started, and that have left its process group (Linux only)."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if f"CHATRIG_BOT={self._mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(folder.name), signal.SIGKILL)
+
     def _create_environment(self) -> dict[str, str]:
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         for platform in self._platforms:
@@ -173,6 +183,7 @@ class Bot:
         paths = [str(_REDIRECT), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         environment["PYTHONUNBUFFERED"] = "1"
+        environment["CHATRIG_BOT"] = self._mark
         options = [f'--require "{_REDIRECT / "redirect.cjs"}"', environment.get("NODE_OPTIONS", "")]
         environment["NODE_OPTIONS"] = " ".join(option for option in options if option)
         return environment
