@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import pwd
 import shlex
 import shutil
 import signal
@@ -18,7 +17,7 @@ from chatrig.conformance.cases import CASES
 from chatrig.conformance.known_bots import KnownBot, install_bot, load_bots
 from chatrig.conformance.platforms import PlatformName
 from chatrig.conformance.report import write_json, write_junit, write_markdown
-from chatrig.conformance.runner import BotCommand, CaseResult, has_failed, run_suite
+from chatrig.conformance.runner import BotCommand, CaseResult, find_group, has_failed, run_suite
 from chatrig.testing.process import BotError
 
 
@@ -67,26 +66,29 @@ def run_command(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         parser.error("give the command of the bot after --, or --bot")
     if options.user and shutil.which("setpriv") is None:
         parser.error("--user needs the program setpriv")
-    if options.user and not _is_user(options.user):
+    if options.user and find_group(options.user) is None:
         parser.error(f"there is no user {options.user}")
     known = load_bots()[options.bot] if options.bot else None
     try:
         results = asyncio.run(_run_until_signal(options, known))
+        sys.stdout.write(f"\n{write_markdown(results)}")
+        _write_reports(options, results, known.name if known else shlex.join(options.command))
     except (BotError, OSError) as error:
         sys.stderr.write(f"chatrig: {' '.join(str(error).split())}\n")
         return 2
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
-    name = known.name if known else shlex.join(options.command)
+    return 1 if has_failed(results) else 0
+
+
+def _write_reports(options: argparse.Namespace, results: Sequence[CaseResult], bot: str) -> None:
     for file, text in (
         (options.markdown, write_markdown(results)),
-        (options.json, write_json(results, name, datetime.now(UTC).date().isoformat())),
+        (options.json, write_json(results, bot, datetime.now(UTC).date().isoformat())),
         (options.junit, write_junit(results)),
     ):
         if file is not None:
             file.write_text(text)
-    sys.stdout.write(f"\n{write_markdown(results)}")
-    return 1 if has_failed(results) else 0
 
 
 async def _run_until_signal(options: argparse.Namespace, known: KnownBot | None) -> list[CaseResult]:
@@ -127,14 +129,6 @@ def _list_platforms(options: argparse.Namespace, supported: Sequence[PlatformNam
     if chosen not in supported:
         raise BotError(f"{options.bot} has no {chosen.title()}")
     return [chosen]
-
-
-def _is_user(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
 
 
 def _parse_variable(text: str) -> tuple[str, str]:

@@ -1,7 +1,6 @@
 """Runs of the cases: each has a fresh bot, platform, model and folder, and is repeated unless its verdict is `ok`."""
 
 import asyncio
-import pwd
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -257,9 +256,18 @@ def _create_command(bot_command: BotCommand) -> Sequence[str]:
     """Return the command of a bot, as a user without rights if it has one."""
     if bot_command.user is None:
         return bot_command.command
-    group = pwd.getpwnam(bot_command.user).pw_gid
-    ids = [f"--reuid={bot_command.user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
-    return ["setpriv", *ids, "--", *bot_command.command]
+    ids = [f"--reuid={bot_command.user}", f"--regid={find_group(bot_command.user)}", "--clear-groups"]
+    return ["setpriv", *ids, "--no-new-privs", "--", *bot_command.command]
+
+
+def find_group(user: str) -> int | None:
+    """Return the id of the main group of a system user; None if there is no such user."""
+    import pwd  # noqa: PLC0415 - not on Windows
+
+    try:
+        return pwd.getpwnam(user).pw_gid
+    except KeyError:
+        return None
 
 
 @asynccontextmanager
