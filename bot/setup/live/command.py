@@ -15,10 +15,7 @@ from bot.setup.live.steps import STEP_SECONDS, FindRemedy, Report, StepRunner
 from bot.setup.probes import CheckResult, CheckVerdict
 from core.errors import SettingsError
 
-_PLACES = {
-    "slack": re.compile(r"[CGDUW][A-Z0-9]{5,20}"),
-    "discord": re.compile(r"\d{15,20}"),
-}
+_PLACE = re.compile(r"slack:[CGDUW][A-Z0-9]{5,20}|discord:\d{15,20}")
 
 _HINTS = {
     "slack": "--in slack:ID: a private channel with the bot (its details show the id, C...) or a user, for the DM with "
@@ -44,8 +41,7 @@ def parse_places(places: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for place in places:
         platform, _, key = place.partition(":")
-        pattern = _PLACES.get(platform)
-        if pattern is None or pattern.fullmatch(key) is None:
+        if _PLACE.fullmatch(place) is None:
             hints = [_HINTS[platform]] if platform in _HINTS else _HINTS.values()
             raise SettingsError(f"--in {place}: it names no place. Write", *hints)
         if platform in found:
