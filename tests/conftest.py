@@ -6,6 +6,7 @@
 import asyncio
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,10 @@ from tests.fixtures import empty_databases
 from tests.processes import shared_setup
 from tests.processes.fork_server import ForkServer, start_fork_server
 from tests.processes.postgres import PostgresServer
+
+# A shell that starts the tests with `&` ignores these signals, and so would each process that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 gc.disable()  # until pytest has collected the tests, since imports leave little garbage
 
