@@ -4,7 +4,7 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,14 @@ class TerminalSession:
     @property
     def screen(self) -> str:
         return self._typist.screen
+
+    async def interrupt(self, text: str) -> None:
+        """Press Ctrl-C until the program shows a text: readline loses one that comes just before it waits for a key."""
+        for _ in range(10):
+            self.press_keys(CTRL_C)
+            with suppress(TimeoutError):
+                return await self.wait_for_text(text, within=3)
+        raise TimeoutError(f"Ctrl-C has no effect: {self.screen}")
 
     async def wait_for_exit(self) -> int:
         return await asyncio.wait_for(self._process.wait(), 60)
@@ -93,8 +101,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
 
     async with run_in_terminal(fork_server, tmp_path, "init", settings) as terminal:
         await terminal.wait_for_text("[both]: ")
-        terminal.press_keys(CTRL_C)
-        await terminal.wait_for_text("Stopped. Nothing is saved; run `parley init` to continue.")
+        await terminal.interrupt("Stopped. Nothing is saved; run `parley init` to continue.")
         assert await terminal.wait_for_exit() == 130
     assert file.read_text() == EXISTING_SETTINGS
 
@@ -115,8 +122,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await terminal.answer_prompt("goes on without: ", "")  # the same after the correction
         await terminal.wait_for_text("ok   Slack: parley in Simulator")
         await terminal.wait_for_text("SLACK_APP_TOKEN: ")
-        terminal.press_keys(CTRL_C)
-        await terminal.wait_for_text("Stopped. The answers so far are saved")
+        await terminal.interrupt("Stopped. The answers so far are saved")
         assert await terminal.wait_for_exit() == 130
         assert slack.bot_token not in terminal.screen
     expected = EXISTING_SETTINGS.replace('"xoxb-the-one-of-last-year"', slack.bot_token)
@@ -190,8 +196,7 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
         await terminal.wait_for_text("https://your-bot.example.com/slack/events")
         await terminal.answer_prompt("SLACK_BOT_TOKEN: ", slack.bot_token)
         await terminal.wait_for_text("asking Slack …")
-        terminal.press_keys(CTRL_C)
-        await terminal.wait_for_text("Stopped. Nothing is saved; run `parley init`")
+        await terminal.interrupt("Stopped. Nothing is saved; run `parley init`")
         assert await terminal.wait_for_exit() == 130
     assert (tmp_path / ".env").read_text() == "SLACK_MODE=http\n"
     slack.faults.clear()
