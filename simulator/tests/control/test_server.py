@@ -45,12 +45,12 @@ async def test_a_bolt_app_is_tested_by_http(control: ControlClient, connect_slac
     await connect_slack(control.slack, app)
     assert await control.post("/slack/wait_until_connected") == {}
     question = await control.post("/slack/mention_bot", user="ada", channel="general", text="hi")
-    assert (question["user"], question["is_from_bot"], question["text"]) == ("ada", False, "@parley hi")
+    assert (question["user"], question["is_from_bot"], question["text"]) == ("ada", False, "@bot hi")
     reply = await control.post("/slack/wait_for_reply", message=question["id"], until="You said: hi")
     assert (reply["is_from_bot"], reply["thread"], reply["is_loading"]) == (True, question["id"], False)
     assert await control.get("/slack/replies", message=question["id"]) == {"messages": [reply]}
     thread = await control.get("/slack/messages", channel="general", thread=question["id"])
-    assert [message["text"] for message in thread["messages"]] == ["@parley hi", "You said: hi"]
+    assert [message["text"] for message in thread["messages"]] == ["@bot hi", "You said: hi"]
 
     dm = await control.post("/slack/post_dm", user="grace", text="hello")
     offer = await control.post("/slack/wait_for_reply", message=dm["id"], quiet=0.1)
