@@ -40,19 +40,6 @@ MAX_LINES = 600
 SMALL_LINES = 40
 MAX_SMALL_MODULES = 20
 
-#: Module names that are empty words, or private words of this code.
-BANNED_NAMES = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        abreast again asks astray beginning beside common crew damage deeds desk door ear endings errands extent
-        findings frames gaps garbage hands hearing helpers house interview journal keeping known late ledger lives misc
-        missed own part people places proof receipt receipts reopening rounds said scopes seal seams seats shares
-        singles spoken standing stored sums taking talk trials utils visit visitors visits waiting whole work
-        """,
-    )
-)
-
 FOLDERS = [
     path
     for top in (*TOP_LEVEL.values(), ROOT / "benchmarks", ROOT / "tests", ROOT / "simulator/tests")
@@ -124,12 +111,6 @@ def test_few_modules_are_very_small() -> None:
         if module.lines < SMALL_LINES and module.path.name != "__init__.py" and not module.name.startswith("chatrig")
     ]
     assert len(small) <= MAX_SMALL_MODULES, small
-
-
-def test_no_module_has_a_banned_name() -> None:
-    names = {path: path.stem for folder in FOLDERS for path in folder.glob("*.py")}
-    tests = {path: re.sub("^test_", "", stem) for path, stem in names.items()}
-    assert [path.relative_to(ROOT).as_posix() for path, stem in tests.items() if stem in BANNED_NAMES] == []
 
 
 @pytest.mark.parametrize("parent", ["channels", "chatrig"])
