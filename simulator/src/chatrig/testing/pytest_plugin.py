@@ -40,39 +40,38 @@ def _list_parts(request: pytest.FixtureRequest) -> tuple[list[Any], dict[str, st
     return platforms, {name: value for part in others for name, value in part.env.items()}
 
 
-@pytest.fixture
-def slack_simulator(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Yield a local Slack, whose methods block."""
-    with blocking(SlackSimulator()) as simulator:
-        yield _add_part(request, simulator)
+def _create_fixture(create: Callable[[], Any], documentation: str) -> Any:
+    """Return a fixture that enters a simulator or a model server, whose methods then block."""
+
+    def enter(request: pytest.FixtureRequest) -> Iterator[Any]:
+        with blocking(create()) as part:
+            yield _add_part(request, part)
+
+    enter.__doc__ = f"{documentation}, whose methods block."
+    return pytest.fixture(enter)
 
 
-@pytest.fixture
-def discord_simulator(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Yield a local Discord, whose methods block."""
-    with blocking(DiscordSimulator()) as simulator:
-        yield _add_part(request, simulator)
+def _create_async_fixture(create: Callable[[], Any], documentation: str) -> Any:
+    """Return a fixture that enters a simulator or a model server in the event loop of the test."""
+
+    async def enter(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+        async with create() as part:
+            yield _add_part(request, part)
+
+    enter.__doc__ = f"{documentation} in the event loop of the test."
+    return async_fixture(enter)
 
 
-@pytest.fixture
-def scripted_openai(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Yield a model server with OpenAI's API: `add_responses` fills its script."""
-    with blocking(ScriptedOpenAI()) as server:
-        yield _add_part(request, server)
+_SLACK, _DISCORD = (SlackSimulator, "Yield a local Slack"), (DiscordSimulator, "Yield a local Discord")
+_OPENAI = ScriptedOpenAI, "Yield a model server with OpenAI's API"
+_ANTHROPIC = ScriptedAnthropic, "Yield a model server with Anthropic's API"
+_GEMINI = ScriptedGemini, "Yield a model server with Gemini's API"
 
-
-@pytest.fixture
-def scripted_anthropic(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Yield a model server with Anthropic's API: `add_responses` fills its script."""
-    with blocking(ScriptedAnthropic()) as server:
-        yield _add_part(request, server)
-
-
-@pytest.fixture
-def scripted_gemini(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Yield a model server with Gemini's API: `add_responses` fills its script."""
-    with blocking(ScriptedGemini()) as server:
-        yield _add_part(request, server)
+slack_simulator, async_slack_simulator = _create_fixture(*_SLACK), _create_async_fixture(*_SLACK)
+discord_simulator, async_discord_simulator = _create_fixture(*_DISCORD), _create_async_fixture(*_DISCORD)
+scripted_openai, async_scripted_openai = _create_fixture(*_OPENAI), _create_async_fixture(*_OPENAI)
+scripted_anthropic, async_scripted_anthropic = _create_fixture(*_ANTHROPIC), _create_async_fixture(*_ANTHROPIC)
+scripted_gemini, async_scripted_gemini = _create_fixture(*_GEMINI), _create_async_fixture(*_GEMINI)
 
 
 @pytest.fixture
@@ -90,41 +89,6 @@ def start_bot(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
             return _add_part(request, stack.enter_context(bot))
 
         yield start
-
-
-@async_fixture
-async def async_slack_simulator(request: pytest.FixtureRequest) -> AsyncIterator[SlackSimulator]:
-    """Yield a local Slack in the event loop of the test."""
-    async with SlackSimulator() as simulator:
-        yield _add_part(request, simulator)
-
-
-@async_fixture
-async def async_discord_simulator(request: pytest.FixtureRequest) -> AsyncIterator[DiscordSimulator]:
-    """Yield a local Discord in the event loop of the test."""
-    async with DiscordSimulator() as simulator:
-        yield _add_part(request, simulator)
-
-
-@async_fixture
-async def async_scripted_openai(request: pytest.FixtureRequest) -> AsyncIterator[ScriptedOpenAI]:
-    """Yield a model server with OpenAI's API in the event loop of the test."""
-    async with ScriptedOpenAI() as server:
-        yield _add_part(request, server)
-
-
-@async_fixture
-async def async_scripted_anthropic(request: pytest.FixtureRequest) -> AsyncIterator[ScriptedAnthropic]:
-    """Yield a model server with Anthropic's API in the event loop of the test."""
-    async with ScriptedAnthropic() as server:
-        yield _add_part(request, server)
-
-
-@async_fixture
-async def async_scripted_gemini(request: pytest.FixtureRequest) -> AsyncIterator[ScriptedGemini]:
-    """Yield a model server with Gemini's API in the event loop of the test."""
-    async with ScriptedGemini() as server:
-        yield _add_part(request, server)
 
 
 @async_fixture
