@@ -57,18 +57,21 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--user", help="system user that runs the bot (needs setpriv)")
     parser.add_argument("--bot", choices=sorted(bots), help="a known bot, which is installed in a temporary folder")
     parser.add_argument("command", nargs="*", metavar="CMD", help="the bot's command, after --")
-    parser.set_defaults(run=lambda options: run_command(parser, options))
+    parser.set_defaults(run=lambda options: run_command(parser, options, bots.get(options.bot)))
 
 
-def run_command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    """Run the command, and return its exit code."""
+def run_command(parser: argparse.ArgumentParser, options: argparse.Namespace, known: KnownBot | None) -> int:
+    """Run the command, and return its exit code.
+
+    Args:
+        known: the bot of `--bot`; None without this option.
+    """
     if bool(options.command) == bool(options.bot):
         parser.error("give the command of the bot after --, or --bot")
     if options.user and shutil.which("setpriv") is None:
         parser.error("--user needs the program setpriv")
     if options.user and find_group(options.user) is None:
         parser.error(f"there is no user {options.user}")
-    known = load_bots()[options.bot] if options.bot else None
     try:
         results = asyncio.run(_run_until_signal(options, known))
         sys.stdout.write(f"\n{write_markdown(results)}")
