@@ -62,7 +62,7 @@ async def print_checks(*, as_json: bool = False) -> bool:
             if not as_json:
                 tables.print_verdict(finding.verdict.value, finding.line)
     if as_json:
-        tables.print_json([{"verdict": finding.verdict.value.lower(), "line": finding.line} for finding in found])
+        tables.print_json([finding.to_json() for finding in found])
     return all(finding.verdict is not CheckVerdict.FAIL for finding in found)
 
 

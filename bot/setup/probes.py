@@ -52,6 +52,9 @@ class CheckResult:
     def __str__(self) -> str:
         return f"{self.verdict.value:4} {self.line}"
 
+    def to_json(self) -> dict[str, str]:
+        return {"verdict": self.verdict.value.lower(), "line": self.line}
+
 
 def make_success(line: str) -> list[CheckResult]:
     """Return a list with one successful check result."""

@@ -116,5 +116,5 @@ def print_live_checks(places: Collection[str], record: Path | None, *, as_json: 
     except (KeyboardInterrupt, asyncio.CancelledError):
         is_interrupted = True
     if as_json:
-        tables.print_json([{"verdict": result.verdict.value.lower(), "line": result.line} for result in found])
+        tables.print_json([result.to_json() for result in found])
     return 130 if is_interrupted else int(any(result.verdict is CheckVerdict.FAIL for result in found))
