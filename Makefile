@@ -9,7 +9,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # Keep compiled modules whatever the environment says, so that processes start faster.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run tour help page-fonts test test-simulator lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
+.PHONY: run tour help page-fonts test test-simulator lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos mutants words docs-pictures init check warm clean distclean
 
 # Without a model key, the simulator begins with the tour.
 run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the simulator. AGENT=DIR runs your own agent.
@@ -65,6 +65,10 @@ bench:  ## Run a short version of each benchmark.
 	@echo "That was 60 messages. Full run: make soak, 10,000 of them, more than ten minutes."
 	@$(MAKE) --no-print-directory chaos ARGS="--cases 2 --database sqlite"
 	@echo "That was 2 crashes on SQLite. Full run: make chaos, hours."
+
+# Less than two hours. ARGS: --record, --save.
+mutants: .venv/ready $(WARM)  ## Count how many of 120 changes of the code the tests notice.
+	@.venv/bin/python -m benchmarks.mutants $(ARGS)
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)

@@ -1,0 +1,237 @@
+"""Language of the scenarios: what a user does on Slack or Discord, and what they see there.
+
+A chat knows the local platform only, and nothing of the bot.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from channels.i18n import messages as words
+from chatrig.discord import DiscordMessage, DiscordSimulator, GuildChannel
+from chatrig.slack import SlackFile, SlackMessage, SlackSimulator
+from tests.fixtures.buttons import wait_for_button
+
+PLATFORMS = ("slack", "discord")
+
+#: The option of a Discord command that has one, by command.
+_OPTIONS = {"model": "name", "agent": "name", "export": "format", "ask": "question"}
+
+
+class Chat(Protocol):
+    """Conversation of users with the bot: a thread in #general on Slack, the channel or a thread of it on Discord.
+
+    Users are named by their names, such as "ada". A list of messages is in their order, oldest first.
+
+    Attributes:
+        simulator: the local platform.
+        mention: the mention of the bot, as it is typed.
+    """
+
+    simulator: Any
+    mention: str
+
+    async def say(
+        self, text: str, *, user: str = "ada", mentions_bot: bool = True, files: Mapping[str, bytes] | None = None
+    ) -> Any:
+        """Post a message, and return the platform's message.
+
+        Args:
+            files: contents by name.
+        """
+
+    async def answer(self, question: Any, text: str, *, user: str) -> None:
+        """Write a message to the bot that refers to a question: a reply, or on Slack a message in its thread."""
+
+    async def edit(self, message: Any, text: str, *, user: str = "ada") -> None:
+        """Replace the text of the user's message; the mention stays."""
+
+    async def delete(self, message: Any, *, user: str = "ada") -> None: ...
+
+    async def open_thread(self) -> None:
+        """Continue in a thread, in which the bot follows its authors: on Discord a new one, on Slack this one."""
+
+    async def press(self, label: str, *, user: str = "ada") -> None:
+        """Click the button `label` on the newest reply that has it."""
+
+    async def rate(self, label: str, *, user: str = "ada") -> None:
+        """Rate the newest reply: a button on Slack, an entry of the message's menu on Discord."""
+
+    async def run_command(self, name: str, argument: str = "", *, user: str = "ada") -> list[Any]:
+        """Run a slash command, and return its private responses, to which later ones are appended."""
+
+    def list_replies(self) -> list[Any]:
+        """Return the bot's public messages without those of only a file."""
+
+    def list_files(self) -> list[tuple[str, bytes]]:
+        """Return name and content of the bot's visible files."""
+
+    def list_private_messages(self, user: str = "ada") -> list[str]:
+        """Return the texts of the bot's messages that only this user sees."""
+
+    def list_versions(self) -> list[list[str]]:
+        """Return, for each public message of the bot, the texts that it has had."""
+
+    def count_reactions(self) -> int:
+        """Return the number of the bot's reactions."""
+
+
+class SlackChat:
+    """Conversation in a thread of a Slack channel."""
+
+    def __init__(self, simulator: SlackSimulator, channel: str = "general") -> None:
+        self.simulator = simulator
+        self.mention = f"<@{simulator.bot_user_id}>"
+        self.channel = simulator.channels[channel]
+        self.root: SlackMessage | None = None
+
+    async def say(
+        self, text: str, *, user: str = "ada", mentions_bot: bool = True, files: Mapping[str, bytes] | None = None
+    ) -> SlackMessage:
+        attachments = [SlackFile(f"F{number}", name, data) for number, (name, data) in enumerate((files or {}).items())]
+        message = await self.simulator.post_message(
+            user,
+            self.channel,
+            f"{self.mention} {text}" if mentions_bot else text,
+            thread_ts=self.root.ts if self.root else None,
+            files=attachments,
+        )
+        self.root = self.root or message
+        return message
+
+    async def answer(self, question: SlackMessage, text: str, *, user: str) -> None:
+        await self.simulator.post_message(user, self.channel, f"{self.mention} {text}", thread_ts=question.thread_ts)
+
+    async def edit(self, message: SlackMessage, text: str, *, user: str = "ada") -> None:
+        await self.simulator.edit_message(user, message, f"{self.mention} {text}")
+
+    async def delete(self, message: SlackMessage, *, user: str = "ada") -> None:
+        await self.simulator.delete_message(user, message)
+
+    async def open_thread(self) -> None:
+        pass
+
+    async def press(self, label: str, *, user: str = "ada") -> None:
+        message, action = await wait_for_button(self.simulator, label, self.list_replies)
+        assert await self.simulator.click_button(user, message, action)
+
+    async def rate(self, label: str, *, user: str = "ada") -> None:
+        await self.press(label, user=user)
+
+    async def run_command(self, name: str, argument: str = "", *, user: str = "ada") -> list[SlackMessage]:
+        return await self.simulator.run_command(user, self.channel, f"/{name}", argument)
+
+    def list_replies(self) -> list[SlackMessage]:
+        return [m for m in self._list_bot_messages() if m.ephemeral_to is None and not m.files]
+
+    def list_files(self) -> list[tuple[str, bytes]]:
+        return [(file.name, file.data) for message in self._list_bot_messages() for file in message.files]
+
+    def list_private_messages(self, user: str = "ada") -> list[str]:
+        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.simulator.people[user].id]
+
+    def list_versions(self) -> list[list[str]]:
+        return [[version.text for version in message.versions] for message in self.list_replies()]
+
+    def count_reactions(self) -> int:
+        return sum(len(m.reactions) for m in self.simulator.messages(self.channel))
+
+    def _list_bot_messages(self) -> list[SlackMessage]:
+        return [m for m in self.simulator.messages(self.channel) if m.user == self.simulator.bot_user_id]
+
+
+class DiscordChat:
+    """Conversation in a Discord channel or thread."""
+
+    def __init__(self, simulator: DiscordSimulator, place: GuildChannel | None = None) -> None:
+        self.simulator = simulator
+        self.mention = f"<@{simulator.bot_id}>"
+        self.place = place or simulator.channels["general"]
+
+    async def say(
+        self, text: str, *, user: str = "ada", mentions_bot: bool = True, files: Mapping[str, bytes] | None = None
+    ) -> DiscordMessage:
+        text = f"{self.mention} {text}" if mentions_bot else text
+        return await self.simulator.post_message(user, self.place, text, files=files)
+
+    async def answer(self, question: DiscordMessage, text: str, *, user: str) -> None:
+        await self.simulator.post_message(user, self.place, f"{self.mention} {text}", reply_to=question)
+
+    async def edit(self, message: DiscordMessage, text: str, *, user: str = "ada") -> None:
+        await self.simulator.edit_message(user, message, f"{self.mention} {text}")
+
+    async def delete(self, message: DiscordMessage, *, user: str = "ada") -> None:
+        await self.simulator.delete_message(user, message)
+
+    async def open_thread(self) -> None:
+        message = await self.simulator.post_message("ada", self.place, "numbers")
+        self.place = await self.simulator.start_thread("ada", message, "numbers")
+
+    async def press(self, label: str, *, user: str = "ada") -> None:
+        message, action = await wait_for_button(self.simulator, label, self.list_replies)
+        responses = await self.simulator.click_button(user, message, action)
+        assert not [m.text for m in responses if m.author.id != self.simulator.bot_id]
+
+    async def rate(self, label: str, *, user: str = "ada") -> None:
+        await self.simulator.run_message_command(user, self.list_replies()[-1], label)
+
+    async def run_command(self, name: str, argument: str = "", *, user: str = "ada") -> list[DiscordMessage]:
+        options = {_OPTIONS[name]: argument} if argument else {}
+        return await self.simulator.run_command(user, self.place, name, **options)
+
+    def list_replies(self) -> list[DiscordMessage]:
+        return [m for m in self._list_bot_messages() if m.ephemeral_to is None and (m.text or m.buttons)]
+
+    def list_files(self) -> list[tuple[str, bytes]]:
+        return [(file.name, file.data) for message in self._list_bot_messages() for file in message.content.attachments]
+
+    def list_private_messages(self, user: str = "ada") -> list[str]:
+        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.simulator.people[user]]
+
+    def list_versions(self) -> list[list[str]]:
+        return [[version.text for version in message.versions] for message in self.list_replies()]
+
+    def count_reactions(self) -> int:
+        return sum(len(m.reactions) for m in self.simulator.messages(self.place))
+
+    def _list_bot_messages(self) -> list[DiscordMessage]:
+        return [m for m in self.simulator.messages(self.place) if m.author.id == self.simulator.bot_id]
+
+
+def open_chat(simulator: Any) -> Chat:
+    return SlackChat(simulator) if isinstance(simulator, SlackSimulator) else DiscordChat(simulator)
+
+
+def list_texts(chat: Chat) -> list[str]:
+    return [message.text for message in chat.list_replies()]
+
+
+def list_buttons(chat: Chat) -> list[list[str]]:
+    """Return the button labels of each public message of the bot."""
+    return [list(message.buttons) for message in chat.list_replies()]
+
+
+async def wait_for_texts(chat: Chat, predicate: Callable[[list[str]], object]) -> list[str]:
+    """Wait until the texts of the bot's public messages satisfy `predicate`, and return them.
+
+    Raises:
+        TimeoutError: with the current texts.
+    """
+    try:
+        await chat.simulator.wait_for(lambda: predicate(list_texts(chat)))
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}\n{list_texts(chat)}") from None
+    return list_texts(chat)
+
+
+async def wait_for_answers(chat: Chat, *texts: str) -> None:
+    """Wait until the bot's public messages are exactly these, and all are complete."""
+    await wait_for_texts(chat, lambda found: found == list(texts))
+    await chat.simulator.wait_for(lambda: not any(words.STOP in labels for labels in list_buttons(chat)))
+
+
+async def wait_for_private_message(chat: Chat, text: str, *, user: str = "ada") -> None:
+    """Wait until only this user sees exactly this message of the bot."""
+    try:
+        await chat.simulator.wait_for(lambda: chat.list_private_messages(user) == [text])
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}\n{chat.list_private_messages(user)}") from None

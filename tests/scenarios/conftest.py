@@ -1,0 +1,99 @@
+"""Fixtures of the scenarios: the whole bot in this process, on both platforms and both databases."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from bot import app
+from bot.settings import Settings
+from chatrig.models import ReceivedRequest, ScriptedOpenAI
+from chatrig.slack import SlackSimulator
+from core.concurrency import gc_tuning
+from core.sessions.prompt_text import QUOTE_END
+from core.store.database import Database
+from tests.bot.conftest import empty_environment
+from tests.channels.conftest import clean_discord_library, simulator
+from tests.core.conftest import database_url
+from tests.fixtures import empty_databases
+from tests.scenarios.chat import Chat, open_chat
+
+__all__ = ["clean_discord_library", "database_url", "empty_environment", "simulator"]
+
+#: Seconds in which a bot starts or stops.
+LIMIT_SECONDS = 30
+
+StartBot = Callable[..., AbstractAsyncContextManager[Chat]]
+
+
+@pytest.fixture(autouse=True)
+def _cheap_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the garbage collector of the tests; create the tables of SQLite by a copy."""
+    monkeypatch.setattr(gc_tuning, "freeze_gc", lambda: None)
+    monkeypatch.setattr(app, "prepare_database", _prepare_database)
+
+
+async def _prepare_database(database: Database) -> None:
+    if database.is_sqlite:
+        await empty_databases.create_tables(database)
+
+
+@pytest.fixture
+def start(simulator: Any, database_url: str) -> StartBot:
+    """Return a function that runs the bot with a scripted model and settings, and yields the users' chat.
+
+    Two bots after each other are two processes with one database.
+    """
+
+    @asynccontextmanager
+    async def run(*script: Any, **settings: Any) -> AsyncIterator[Chat]:
+        async with ScriptedOpenAI(script[0] if callable(script[0]) else list(script)) as model:
+            stop = asyncio.Event()
+            values = {**create_settings(simulator, model, database_url), **settings}
+            running = asyncio.create_task(app.run_bot(Settings(**values), stop))
+            try:
+                await wait_until_connected(simulator, running)
+                yield open_chat(simulator)
+            finally:
+                stop.set()
+                await asyncio.wait_for(running, LIMIT_SECONDS)
+
+    return run
+
+
+def create_settings(simulator: Any, model: ScriptedOpenAI, database_url: str) -> dict[str, Any]:
+    """Return the settings of a bot on one platform; on Slack it edits its replies, as on Discord."""
+    platform: dict[str, Any] = (
+        {
+            "slack_bot_token": simulator.bot_token,
+            "slack_app_token": simulator.app_token,
+            "slack_api_url": simulator.api_url,
+            "slack_streaming": "edit",
+        }
+        if isinstance(simulator, SlackSimulator)
+        else {"discord_bot_token": simulator.bot_token, "discord_api_url": simulator.api_url}
+    )
+    return {
+        **platform,
+        "model": "openai/scripted",
+        "openai_api_key": "sk-test-key-of-the-simulator",
+        "openai_base_url": model.base_url,
+        "database_url": database_url,
+        "port": 0,
+        "shutdown_timeout_seconds": 1,
+    }
+
+
+async def wait_until_connected(simulator: Any, running: asyncio.Task[None]) -> None:
+    connecting = asyncio.ensure_future(simulator.wait_until_connected())
+    await asyncio.wait([connecting, running], return_when="FIRST_COMPLETED")
+    if running.done():
+        connecting.cancel()
+        running.result()
+
+
+def echo(request: ReceivedRequest) -> str:
+    """Return "heard " and the question of a model request, without context and author."""
+    return f"heard {request.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
