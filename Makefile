@@ -9,7 +9,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # Keep compiled modules whatever the environment says, so that processes start faster.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run tour help page-fonts test test-simulator lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos mutants words docs-pictures init check warm clean distclean
+.PHONY: run tour help page-fonts test test-long test-simulator lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos mutants words docs-pictures init check warm clean distclean
 
 # Without a model key, the simulator begins with the tour.
 run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the simulator. AGENT=DIR runs your own agent.
@@ -21,9 +21,12 @@ tour: .venv/ready $(WARM)  ## Start the simulator with the scripted tour, althou
 help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-test: .venv/ready $(WARM)  ## Run all tests; with ARGS for pytest, only Parley's.
-	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
+test: .venv/ready $(WARM)  ## Run the tests but for the long ones, then the simulator's. With ARGS: pytest with them.
+	.venv/bin/pytest -n auto --dist worksteal $(if $(ARGS),$(ARGS),-m "not long")
 	$(if $(ARGS),,@$(MAKE) --no-print-directory test-simulator)
+
+test-long: .venv/ready $(WARM)  ## Run the long tests: processes, crashes, deployments, the page in a browser.
+	.venv/bin/pytest -n auto --dist worksteal -m long
 
 # The environment has the simulator's wheel and the libraries of its tests, and nothing of Parley.
 test-simulator: simulator/.venv/ready $(NODE_PACKAGES)  ## Run the simulator's tests; ARGS go to pytest.

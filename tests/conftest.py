@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 gc.disable()  # until pytest has collected the tests, since imports leave little garbage
+
+#: Folders whose tests start many processes or a browser.
+LONG_FOLDERS = (Path(__file__).parent / "acceptance", Path(__file__).parent / "chaos")
 
 #: Python's default thresholds of the garbage collector.
 GC_THRESHOLDS = gc.get_threshold()
@@ -59,20 +61,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) * 3
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Move the tests marked `long` to the front of each test process's share."""
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    long_tests = [item for item in items if item.get_closest_marker("long")]
-    others = iter([item for item in items if not item.get_closest_marker("long")])
-    remaining = len(items)
-    items.clear()
-    for number in range(workers):
-        size = remaining // (workers - number)
-        remaining -= size
-        first = long_tests[number::workers]
-        items += [*first, *islice(others, max(0, size - len(first)))]
-    items += others
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests in `LONG_FOLDERS`, before pytest selects by marks."""
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in LONG_FOLDERS):
+            item.add_marker("long")
 
 
 def pytest_collection_finish() -> None:

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -193,7 +192,6 @@ async def see_end(platform: Platform, conversation: BotConversation) -> None:
 STEPS = (ask, choose, open_form, submit_form, see_requests, approve, answer_tool)
 
 
-@pytest.mark.long
 async def test_each_request_of_an_agent_outlives_kills_and_is_answered_once(start: StartBot, tmp_path: Path) -> None:
     model = ShopModel()
     async with ScriptedGemini(model.answer) as gemini:

@@ -22,7 +22,7 @@ from tests.processes.postgres import PostgresServer
 SINGLE_CRASHES, DOUBLE_CRASHES = 10, 2
 SEED = 5
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on an overloaded machine
+pytestmark = pytest.mark.timeout(600)  # on an overloaded machine
 
 
 @pytest.fixture(scope="module")

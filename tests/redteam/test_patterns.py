@@ -36,7 +36,7 @@ _SCANS = frozenset({"finditer", "findall", "sub", "subn", "split"})
 _GENERIC = ("a", "0", "\u00e9", " ", "\t", "\n", *string.punctuation, "](", "<!--", "a.", "a-", "a ")
 
 #: Length of the trial inputs, and the number of slowest ones that are tried at full length.
-_SAMPLE, _WORST = MAX_CHARACTERS // 10, 4
+_SAMPLE, _WORST = MAX_CHARACTERS // 40, 4
 
 #: CPython has no public parser for patterns.
 _parser: Any = importlib.import_module("re._parser")

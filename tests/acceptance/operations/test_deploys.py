@@ -4,8 +4,6 @@ import asyncio
 import re
 from pathlib import Path
 
-import pytest
-
 from bot.server import LIVENESS_PATH, READINESS_PATH
 from channels.slack.client.http_mode import EVENTS_PATH
 from chatrig.discord import DiscordSimulator
@@ -26,7 +24,6 @@ def answer_slowly(request: ReceivedRequest) -> ScriptedResponse:
     return Say(f"You said {re.findall(r'word-[a-z]+-[0-9]+-[0-9]+', request.text)[-1]} to me.", pieces=8, pace=0.15)
 
 
-@pytest.mark.long
 async def test_two_deploys_under_load_lose_and_double_no_message(
     slack: SlackSimulator, discord: DiscordSimulator, postgres: str, python: Path, tmp_path: Path
 ) -> None:

@@ -28,7 +28,6 @@ REQUIREMENT = f"parley @ git+{ROOT.as_uri()}"
 WITH_SIMULATOR = f"parley[simulator] @ git+{ROOT.as_uri()}"
 
 pytestmark = [
-    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.skipif(not (ROOT / ".git").exists(), reason="these sources are no git repository"),
 ]

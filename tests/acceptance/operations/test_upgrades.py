@@ -43,7 +43,6 @@ async def load_dump(version: str, url: str, server: PostgresServer) -> tuple[Dum
     return dump, url
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_bot_goes_on_from_the_database_of_an_earlier_version(
     version: str, url: str, program: MakeProgram, postgres_server: PostgresServer
@@ -57,7 +56,6 @@ async def test_a_bot_goes_on_from_the_database_of_an_earlier_version(
         assert await bot.program.stop() == 0
 
 
-@pytest.mark.long
 async def test_a_rollback_restores_the_backup_of_before_the_migration(
     url: str, program: MakeProgram, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
