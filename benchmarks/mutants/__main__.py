@@ -30,6 +30,9 @@ COVERAGE = ROOT / ".parley" / "mutants.coverage"
 COUNT, SEED = 120, 45
 MAX_SECONDS = 60
 
+#: More tests than run in that time.
+MAX_TESTS = 400
+
 #: Mutants that run at the same time, each in a copy of the repository.
 WORKERS = os.cpu_count() or 1
 
@@ -38,7 +41,7 @@ PYTEST = (".venv/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 @dataclass(frozen=True)
 class Mutant:
-    """A drawn mutation and the verdict of its last run: "killed", "survived", "no test", or "" before the first."""
+    """A drawn mutation and the verdict of its last run: "killed", "survived", or "" before the first."""
 
     mutation: Mutation
     verdict: str = ""
@@ -116,7 +119,17 @@ def _copy_repository(folder: Path) -> Path:
 
 
 def _record_coverage(folder: Path) -> None:
-    options = ["-n", "auto", "--dist", "worksteal", "--cov", "--cov-context=test", "--cov-report=term:skip-covered"]
+    options = [
+        "-n",
+        "auto",
+        "--dist",
+        "worksteal",
+        "-m",
+        "not long",
+        "--cov",
+        "--cov-context=test",
+        "--cov-report=term:skip-covered",
+    ]
     subprocess.run([*PYTEST, *options], cwd=folder, check=False)
     shutil.copy(folder / ".coverage", COVERAGE)
 
@@ -142,28 +155,27 @@ async def _run_mutants(candidates: Sequence[Candidate], copies: Sequence[Path]) 
 
 
 def list_tests(data: CoverageData, candidate: Candidate) -> list[str]:
-    """Return the ids of the tests that execute a candidate's function, those of its own folder first.
+    """Return the ids of the tests that execute a candidate's function: those of its own folder first, then scenarios.
 
-    A function that only processes of their own execute has all acceptance tests.
+    A function that no other test executes has the acceptance tests, which start processes.
     """
     body = candidate.function.body
     lines = range(body[0].lineno, (body[-1].end_lineno or 0) + 1)
     contexts = data.contexts_by_lineno(candidate.mutation.path)
     tests = {name.partition("|")[0] for line in lines for name in contexts.get(line, ()) if name}
-    if not tests and any(line in contexts for line in lines):
+    if not tests:
         return ["tests/acceptance"]
     folders = Path("tests", candidate.mutation.path).with_suffix("").parts
 
-    def rank(test: str) -> tuple[int, str]:
+    def rank(test: str) -> tuple[float, str]:
         parts = Path(test.partition("::")[0].replace("test_", "")).with_suffix("").parts
-        return -sum(a == b for a, b in zip(folders, parts, strict=False)), test
+        common = sum(a == b for a, b in zip(folders, parts, strict=False))
+        return -max(common, 1.5 * (parts[1] == "scenarios")), test
 
-    return sorted(tests, key=rank)
+    return sorted(tests, key=rank)[:MAX_TESTS]
 
 
 async def _run_mutant(candidate: Candidate, folder: Path, tests: Sequence[str]) -> str:
-    if not tests:
-        return "no test"
     path = folder / candidate.mutation.path
     source = path.read_text()
     path.write_text(apply_mutation(candidate, source))
@@ -178,7 +190,7 @@ async def _find_failure(folder: Path, tests: Sequence[str]) -> list[str]:
     """Run tests until the first failure; return its test, or all tests if they cannot be collected."""
     names, log = folder / ".parley" / "tests", folder / ".parley" / "log"
     names.write_text("\n".join(tests))
-    options = ["-x", "-m", "not long and not local_model", "--timeout=40", "--tb=no", "-rfE", f"@{names}"]
+    options = ["-x", "-m", "not local_model", "--timeout=40", "--tb=no", "-rfE", f"@{names}"]
     with log.open("w") as output:
         process = await asyncio.create_subprocess_exec(*PYTEST, *options, cwd=folder, stdout=output, stderr=output)
         try:
@@ -196,10 +208,10 @@ async def _find_failure(folder: Path, tests: Sequence[str]) -> list[str]:
 
 
 def _write_report(before: Sequence[Mutant], after: Sequence[Mutant]) -> Iterator[str]:
-    yield "\n| Package | Mutants | Killed | Survived | No test |\n| --- | --- | --- | --- | --- |"
+    yield "\n| Package | Mutants | Killed | Survived |\n| --- | --- | --- | --- |"
     for package in (*PACKAGES, ""):
         verdicts = Counter(mutant.verdict for mutant in after if mutant.mutation.path.startswith(package))
-        counts = [verdicts.total(), verdicts["killed"], verdicts["survived"], verdicts["no test"]]
+        counts = [verdicts.total(), verdicts["killed"], verdicts["survived"]]
         yield f"| {package or 'all'} | {' | '.join(map(str, counts))} |"
     for old, new in zip(before, after, strict=True):
         if new.verdict != "killed":
