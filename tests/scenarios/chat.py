@@ -50,6 +50,9 @@ class Chat(Protocol):
     async def open_thread(self) -> None:
         """Continue in a thread, in which the bot follows its authors: on Discord a new one, on Slack this one."""
 
+    async def lose_events(self) -> None:
+        """Drop the events that no bot has received, as the platform does after its last retry."""
+
     async def press(self, label: str, *, user: str = "ada") -> None:
         """Click the button `label` on the newest reply that has it."""
 
@@ -110,6 +113,9 @@ class SlackChat:
     async def open_thread(self) -> None:
         pass
 
+    async def lose_events(self) -> None:
+        await self.simulator.discard_pending()
+
     async def press(self, label: str, *, user: str = "ada") -> None:
         message, action = await wait_for_button(self.simulator, label, self.list_replies)
         assert await self.simulator.click_button(user, message, action)
@@ -166,6 +172,9 @@ class DiscordChat:
         message = await self.simulator.post_message("ada", self.place, "numbers")
         self.place = await self.simulator.start_thread("ada", message, "numbers")
 
+    async def lose_events(self) -> None:
+        pass  # a new gateway session gets no earlier event
+
     async def press(self, label: str, *, user: str = "ada") -> None:
         message, action = await wait_for_button(self.simulator, label, self.list_replies)
         responses = await self.simulator.click_button(user, message, action)
@@ -197,8 +206,10 @@ class DiscordChat:
         return [m for m in self.simulator.messages(self.place) if m.author.id == self.simulator.bot_id]
 
 
-def open_chat(simulator: Any) -> Chat:
-    return SlackChat(simulator) if isinstance(simulator, SlackSimulator) else DiscordChat(simulator)
+def open_chat(simulator: Any, channel: str = "general") -> Chat:
+    if isinstance(simulator, SlackSimulator):
+        return SlackChat(simulator, channel)
+    return DiscordChat(simulator, simulator.channels[channel])
 
 
 def list_texts(chat: Chat) -> list[str]:
