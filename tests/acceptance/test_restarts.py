@@ -21,12 +21,9 @@ from chatrig.models import (
     ScriptedGemini,
     ScriptedResponse,
 )
-from chatrig.slack import SlackSimulator
 from core.errors import DamagedSessionError
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
-from tests.acceptance.test_conversation import answer_from_memory
-from tests.acceptance.test_privacy import backdate_sessions
 
 
 def start_conversations(bot: AcceptanceBot) -> dict[Platform, BotConversation]:
@@ -63,69 +60,6 @@ async def check_resumption(bot: AcceptanceBot, conversations: Mapping[Platform, 
     bot.answer = lambda request: "All of it." if len(request.messages) == 1 else f"What? {request.messages}"
     await bot.start()
     await bot.run_on_all_platforms(check_reply)
-
-
-async def test_history_resets_and_missed_messages_survive_a_restart(
-    start: StartBot, slack: SlackSimulator, tmp_path: Path
-) -> None:
-    bot = await start(RETENTION_DAYS="30", DATA_DIR=str(tmp_path / "data"))
-    bot.answer = answer_from_memory
-    remembered, forgotten = start_conversations(bot), start_conversations(bot)
-    old = {platform: platform.start_dm("ada") for platform in bot.platforms}
-    file = tmp_path / "data" / "parley.db"
-
-    async def fill_sessions(platform: Platform) -> None:
-        await bot.ask(platform, remembered[platform], "remember red", "Noted.")
-        await bot.ask(platform, old[platform], "remember heron", "Noted.")
-        await bot.ask(platform, forgotten[platform], "remember blue", "Noted.")
-        await bot.ask(platform, forgotten[platform], "reset", words.RESET_DONE)
-
-    async def send_while_stopped(platform: Platform) -> None:
-        await remembered[platform].say("remember green")
-
-    async def check_sessions(platform: Platform) -> None:
-        await platform.wait_for(
-            lambda: [reply.text for reply in remembered[platform].replies()] == ["Noted.", "Noted."]
-        )
-        await bot.ask(platform, remembered[platform], "what do you know", "I know: red, green")
-        await bot.ask(platform, forgotten[platform], "what do you know", "I know: nothing")
-        await platform.wait_for(lambda: "retention: deleted 2 sessions" in bot.program.log)
-        await bot.ask(platform, old[platform], "what do you know", "I know: nothing")
-
-    await bot.run_on_all_platforms(fill_sessions)
-    assert await bot.program.stop(signal.SIGTERM) == 0
-    await backdate_sessions(file, "heron", days=40)
-    await bot.run_on_all_platforms(send_while_stopped)
-    await slack.discard_pending()
-    await bot.start()
-    await bot.run_on_all_platforms(check_sessions)
-    with sqlite3.connect(file) as database:
-        assert "heron" not in "\n".join(database.iterdump())
-
-
-async def test_a_shutdown_lets_running_answers_finish(start: StartBot) -> None:
-    bot = await start()
-    bot.answer = lambda _request: Say("It takes a moment to say all of this.", pieces=10, pace=0.2)
-    conversations = start_conversations(bot)
-
-    async def scenario(platform: Platform) -> None:
-        await conversations[platform].say("hi")
-        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("It"))
-
-    await bot.run_on_all_platforms(scenario)
-    assert await bot.program.stop(signal.SIGTERM) == 0
-    for conversation in conversations.values():
-        assert [reply.text for reply in conversation.replies()] == ["It takes a moment to say all of this."]
-
-
-async def test_turns_cut_off_by_a_shutdown_are_resumed_by_the_next_process(start: StartBot) -> None:
-    bot = await start(SHUTDOWN_TIMEOUT_SECONDS="1")
-    conversations = await begin_answers(bot)
-    assert await bot.program.stop(signal.SIGINT) == 0
-    for conversation in conversations.values():
-        assert [reply.text for reply in conversation.replies()] == [f"A beginning\n\n{words.RESTARTING}"]
-
-    await check_resumption(bot, conversations)
 
 
 async def test_a_hanging_tool_blocks_neither_other_turns_nor_shutdown(start: StartBot, tmp_path: Path) -> None:

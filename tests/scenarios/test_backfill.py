@@ -4,7 +4,7 @@ from typing import Any
 
 from channels.i18n import messages as words
 from chatrig.models import Pause, ReceivedRequest, Say, ScriptedResponse
-from tests.scenarios.chat import Chat, open_chat, wait_for_answers, wait_for_texts
+from tests.scenarios.chat import Chat, list_texts, open_chat, wait_for_answers, wait_for_texts
 from tests.scenarios.conftest import StartBot, echo
 
 
@@ -91,10 +91,10 @@ async def test_a_missed_stop_ends_the_answer_that_the_next_bot_continues(start: 
         await wait_for_texts(chat, lambda texts: texts[0].endswith(words.STOPPED) and texts[1:] == ["heard two"])
 
 
-async def test_missed_messages_of_places_without_the_bot_are_not_answered(start: StartBot, simulator: Any) -> None:
-    elsewhere = open_chat(simulator, "random")
-    await elsewhere.say("before the first start")
-    await elsewhere.lose_events()
+async def test_messages_from_before_the_bot_came_to_a_place_are_not_answered(start: StartBot, simulator: Any) -> None:
+    general, elsewhere = open_chat(simulator), open_chat(simulator, "random")
+    await general.say("before the first start")
+    await general.lose_events()
     chat = await begin_conversation(start)
     await elsewhere.say("is anybody here?")
     await chat.say("two")
@@ -103,6 +103,7 @@ async def test_missed_messages_of_places_without_the_bot_are_not_answered(start:
         await wait_for_answers(chat, "heard one", "heard two")
         await elsewhere.say("now")
         await wait_for_answers(elsewhere, "heard now")
+        assert "heard before the first start" not in list_texts(general)
 
 
 async def test_of_too_many_missed_messages_the_newest_are_answered(start: StartBot) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from channels.i18n import messages as words
-from chatrig.models import CallTool
+from chatrig.models import CallTool, ReceivedRequest, ScriptedResponse
 from tests.scenarios.chat import Chat, wait_for_answers
 from tests.scenarios.conftest import StartBot, echo
 
@@ -38,12 +38,15 @@ async def test_the_setting_selects_the_answered_messages(start: StartBot, settin
                 await wait_for_answers(chat, *answers)
 
 
-async def test_a_message_to_others_is_not_answered(start: StartBot) -> None:
-    async with start(echo) as chat:
+async def test_a_message_to_others_is_not_answered_and_the_model_reads_it_later(start: StartBot) -> None:
+    def answer(request: ReceivedRequest) -> str:
+        return "I saw it" if "can you check this?" in request.text else "What?"
+
+    async with start(answer) as chat:
         await chat.open_thread()
-        await ask(chat, "one", "heard one")
+        await ask(chat, "one", "What?")
         await chat.say(f"{mention_grace(chat)} can you check this?", mentions_bot=False)
-        await ask(chat, "two", "heard one", "heard two", mentions_bot=False)
+        await ask(chat, "two", "What?", "I saw it", mentions_bot=False)
 
 
 async def test_the_answer_of_another_person_ends_the_follow_ups(start: StartBot) -> None:
@@ -78,8 +81,11 @@ async def test_an_edit_that_mentions_the_bot_turns_a_message_to_others_into_a_qu
 
 
 async def test_an_agent_that_stays_silent_leaves_no_trace(start: StartBot) -> None:
-    script = "heard one", CallTool("stay_silent"), CallTool("stay_silent"), "heard three"
-    async with start(*script) as chat:
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
+        is_first = len(request.messages) == 1
+        return echo(request) if is_first or request.tool_results else CallTool("stay_silent")
+
+    async with start(answer) as chat:
         await chat.open_thread()
         await ask(chat, "one", "heard one")
         await chat.say("two", mentions_bot=False)

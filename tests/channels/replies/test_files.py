@@ -10,8 +10,6 @@ from google.genai import types
 
 from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
-from channels.rate_limits.caller import RefusedError
-from channels.slack.client.api import SlackApi
 from channels.slack.replies.surface import SlackSurface
 from chatrig.models import CallTool, Fail
 from core.store.schema import artifacts
@@ -47,12 +45,7 @@ def table() -> dict[str, Any]:
     return {"rows": 1, "table.csv": b"a,b\n1,2\n"}
 
 
-def heavy() -> bytes:
-    """Return a PDF file that is too large for Discord."""
-    return b"%PDF-1.7\n" + bytes(11 * 2**20)
-
-
-TOOLS: dict[str, Any] = {"tools": [to_adk_tool(plot), to_adk_tool(table), to_adk_tool(heavy)]}
+TOOLS: dict[str, Any] = {"tools": [to_adk_tool(plot), to_adk_tool(table)]}
 MAKES = [CallTool("plot", {"title": "up"}), CallTool("table", {})]
 MADE = [("plot.png", PNG), ("notes.txt", b"as text"), ("table.csv", b"a,b\n1,2\n")]
 
@@ -136,25 +129,3 @@ async def test_a_retried_turn_posts_its_files(simulator: Any, tmp_path: Path) ->
         await wait_for_answer(chat, "Here you are.")
         await wait_for_turns(chat, 2)
         assert sorted(chat.list_files()) == sorted(MADE[:2])
-
-
-async def test_a_refused_file_is_named_and_the_others_are_posted(
-    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    upload = SlackApi.upload
-
-    async def refuse_large_file(api: SlackApi, file: Any, team: str) -> str:
-        if len(file.data) > 10 * 2**20:
-            raise RefusedError("upload", "file_too_large")
-        return await upload(api, file, team)
-
-    monkeypatch.setattr(SlackApi, "upload", refuse_large_file)
-    async with run_conversation(
-        simulator, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS
-    ) as chat:
-        await chat.say("draw")
-        notice = "Here you are.\n\nI couldn't attach `heavy.pdf` (11.0 MB)."
-        await wait_for_texts(chat, lambda found: found == [notice.replace("`", "")] or found == [notice])
-        (row,) = await wait_for_turns(chat)
-        assert (row.state, row.text) == ("done", "Here you are.")
-        assert chat.list_files() == MADE[2:]

@@ -13,7 +13,7 @@ from channels.replies.chunk_planner import ChunkPlanner
 from chatrig.discord import DiscordMessage, DiscordSimulator, GuildChannel
 from chatrig.models import Fail, Pause, Say
 from core.errors import SurfaceError
-from tests.channels.discord.conftest import HISTORY, PATCH, POST, run_bot
+from tests.channels.discord.conftest import PATCH, POST, run_bot
 
 DELETE = "DELETE /channels/{channel}/messages/{message}"
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
@@ -87,16 +87,6 @@ async def test_replies_that_share_a_window_return_before_it_ends(server: Discord
     await api.aclose()
 
 
-async def test_a_placeholder_grows_into_the_answer(reply: DiscordSurfaceReply) -> None:
-    assert await reply.show("…", priority=Priority.PROGRESS)
-    assert await reply.show("It", priority=Priority.STREAM_UPDATE)
-    assert await reply.show("It is 42.")
-    (message,) = reply.messages
-    assert [version.text for version in message.versions] == ["…", "It", "It is 42."]
-    assert message.id == reply.known[0]
-    assert message.reply_to is reply.question
-
-
 async def test_messages_form_a_reply_chain_that_follows_the_plan(reply: DiscordSurfaceReply) -> None:
     await reply.show("one")
     await reply.show("one", "two", "three")
@@ -108,24 +98,9 @@ async def test_messages_form_a_reply_chain_that_follows_the_plan(reply: DiscordS
     assert reply.count_calls(PATCH) == 1
 
 
-async def test_unchanged_messages_are_not_sent_again(reply: DiscordSurfaceReply) -> None:
-    await reply.show("one", "two")
-    before = len(reply.server.calls)
-    assert await reply.show("one", "two", priority=Priority.STREAM_UPDATE)
-    assert len(reply.server.calls) == before
-
-
 async def delete_message(client: discord.Client, message: DiscordMessage) -> None:
     place = client.get_partial_messageable(int(message.channel.id))
     await place.get_partial_message(int(message.id)).delete()
-
-
-async def test_a_deleted_message_is_posted_again(reply: DiscordSurfaceReply, client: discord.Client) -> None:
-    await reply.show("one", "two")
-    await delete_message(client, reply.messages[0])
-    await reply.show("one more", "two")
-    assert sorted(reply.texts) == ["one more", "two"]
-    assert len(set(reply.known)) == 2
 
 
 async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(reply: DiscordSurfaceReply) -> None:
@@ -133,13 +108,6 @@ async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(r
     reply.server.faults.fail(PATCH, status=400, code=30046)
     await reply.show("half an answer")
     assert reply.texts == ["half an ans", "half an answer"]
-
-
-async def test_a_leftover_message_may_be_deleted_already(reply: DiscordSurfaceReply, client: discord.Client) -> None:
-    await reply.show("one", "two")
-    await delete_message(client, reply.messages[1])
-    assert await reply.show("one")
-    assert reply.texts == ["one"]
 
 
 async def test_the_deletion_of_messages_ignores_the_entries_of_files(reply: DiscordSurfaceReply) -> None:
@@ -176,19 +144,6 @@ async def test_a_locked_thread_is_reported(server: DiscordSimulator, api: Discor
 # Transient failures
 
 
-async def test_stream_updates_are_dropped_during_a_rate_limit(reply: DiscordSurfaceReply) -> None:
-    await reply.show("…", priority=Priority.PROGRESS)
-    reply.server.faults.rate_limit(PATCH, 0.1, has_via_header=False)  # discord.py does not try it again
-    start = asyncio.get_running_loop().time()
-    assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
-    assert not await reply.show("a b", priority=Priority.STREAM_UPDATE)
-    assert reply.count_calls(PATCH) == 1
-    assert await reply.show("a b c")
-    assert asyncio.get_running_loop().time() - start >= 1
-    assert reply.count_calls(PATCH) == 2
-    assert reply.texts == ["a b c"]
-
-
 @pytest.mark.parametrize("scope", ["user", "global", "shared"])
 @pytest.mark.parametrize("route", [POST, PATCH])
 async def test_a_rate_limit_lasts_as_long_as_discord_says(reply: DiscordSurfaceReply, route: str, scope: str) -> None:
@@ -196,28 +151,6 @@ async def test_a_rate_limit_lasts_as_long_as_discord_says(reply: DiscordSurfaceR
     reply.server.faults.rate_limit(route, 0.1, 2, scope=scope)  # type: ignore[arg-type]  # a literal type
     assert await reply.show("one", "two")
     assert reply.texts == ["one", "two"]
-
-
-@pytest.mark.parametrize("route", [POST, PATCH])
-@pytest.mark.parametrize("fault", ["status", "lose_reply"])
-async def test_a_transient_failure_is_retried_and_shown_once(
-    reply: DiscordSurfaceReply, route: str, fault: str
-) -> None:
-    await reply.show("…", priority=Priority.PROGRESS)
-    if fault == "status":
-        reply.server.faults.fail(route, 2, status=503)
-    else:
-        reply.server.faults.lose_response(route, 2)
-    assert await reply.show("one", "two")
-    assert reply.texts == ["one", "two"]
-    assert reply.known == [message.id for message in reply.messages]
-
-
-async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(reply: DiscordSurfaceReply) -> None:
-    reply.server.faults.lose_response(POST, 2)
-    assert await reply.show("one", "two")
-    assert reply.texts == ["one", "two"]
-    assert reply.count_calls(POST) == 2
 
 
 @pytest.mark.parametrize("is_found", [True, False])
@@ -239,14 +172,6 @@ async def test_a_post_of_a_stream_update_ends_with_the_final_text(
     assert reply.known == [message.id for message in reply.messages]
 
 
-async def test_a_lost_post_is_found_even_if_the_first_search_fails(reply: DiscordSurfaceReply) -> None:
-    reply.server.faults.lose_response(POST)
-    reply.server.faults.fail(HISTORY, status=503)
-    assert await reply.show("one")
-    assert reply.texts == ["one"]
-    assert reply.count_calls(POST) == 1
-
-
 async def test_without_access_to_the_history_a_reply_has_no_reference(reply: DiscordSurfaceReply) -> None:
     reply.server.permissions.remove("read_message_history")
     assert await reply.show("one")
@@ -255,13 +180,6 @@ async def test_without_access_to_the_history_a_reply_has_no_reference(reply: Dis
     assert reply.texts == ["one", "two"]
     assert [message.reply_to for message in reply.messages] == [None, None]
     assert reply.count_calls(POST) == 4
-
-
-async def test_a_stream_update_is_tried_once(reply: DiscordSurfaceReply) -> None:
-    await reply.show("…", priority=Priority.PROGRESS)
-    reply.server.faults.fail(PATCH, 3, status=503)
-    assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
-    assert reply.count_calls(PATCH) == 1
 
 
 # Permanent refusals
@@ -278,13 +196,6 @@ async def test_a_permanent_refusal_is_reported_and_not_retried(
     with pytest.raises(SurfaceError, match=f"^{name}: {code or 'HTTP 401'}$"):
         await reply.show("done", "more")
     assert reply.count_calls(route) == before + 1
-
-
-async def test_an_unreachable_discord_is_given_up_after_some_attempts(reply: DiscordSurfaceReply) -> None:
-    reply.server.faults.fail(POST, 50, status=503)
-    with pytest.raises(SurfaceError, match=r"^post: the platform cannot be reached \(HTTP 503\)$"):
-        await reply.show("done")
-    assert reply.count_calls(POST) == 3
 
 
 async def test_a_reply_that_cannot_be_shown_ends_its_turn_and_not_the_process(
@@ -366,13 +277,6 @@ async def test_a_reply_is_found_by_its_chain_alone(reply: DiscordSurfaceReply, a
     await reply.server.post_message("ada", "general", "thanks", reply_to=reply.messages[0])
     assert await DiscordSurface(reply.api, reply.queued_reactions, reply.address).find_message_ids() == reply.known
     assert await other.surface.find_message_ids() == other.known
-
-
-async def test_a_reply_found_after_a_restart_is_edited_in_place(reply: DiscordSurfaceReply) -> None:
-    await reply.show("half an ans", "left over")
-    reply.surface = DiscordSurface(reply.api, reply.queued_reactions, reply.address)
-    await reply.show("the answer")
-    assert reply.texts == ["the answer"]
 
 
 async def test_a_deleted_message_is_posted_again_by_every_attempt(reply: DiscordSurfaceReply) -> None:

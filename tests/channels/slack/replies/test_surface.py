@@ -65,13 +65,10 @@ async def reply(slack: SlackSimulator, web: AsyncWebClient) -> SlackSurfaceReply
     return SlackSurfaceReply(slack, web, await slack.post_message("ada", "general", "question"))
 
 
-async def test_a_placeholder_grows_into_the_answer(reply: SlackSurfaceReply) -> None:
-    assert await reply.show("…", priority=Priority.PROGRESS)
-    assert await reply.show("It", priority=Priority.STREAM_UPDATE)
-    assert await reply.show("It is 42.")
+async def test_an_edited_answer_has_no_edited_mark_and_no_previews(reply: SlackSurfaceReply) -> None:
+    await reply.show("…", priority=Priority.PROGRESS)
+    await reply.show("It is 42.")
     (message,) = reply.messages
-    assert [version.text for version in message.versions] == ["…", "It", "It is 42."]
-    assert message.ts == reply.known[0]
     assert not message.edited
     assert (message.unfurl_links, message.unfurl_media) == (False, False)
 
@@ -83,57 +80,12 @@ async def test_the_notification_of_a_message_has_no_markdown(reply: SlackSurface
     assert not message.pings
 
 
-async def test_messages_are_posted_and_deleted_as_planned(reply: SlackSurfaceReply) -> None:
-    await reply.show("one")
-    await reply.show("one", "two", "three")
-    assert reply.texts == ["one", "two", "three"]
-    await reply.show("1", "two")
-    assert reply.texts == ["1", "two"]
-    assert [message.ts for message in reply.messages] == reply.known
-    assert reply.count_calls("chat.update") == 1
-
-
-async def test_unchanged_messages_are_not_sent_again(reply: SlackSurfaceReply) -> None:
-    await reply.show("one", "two")
-    before = len(reply.slack.calls)
-    assert await reply.show("one", "two", priority=Priority.STREAM_UPDATE)
-    assert len(reply.slack.calls) == before
-
-
-async def test_a_deleted_message_is_posted_again(reply: SlackSurfaceReply, web: AsyncWebClient) -> None:
-    await reply.show("one", "two")
-    await web.chat_delete(channel=reply.question.channel.id, ts=reply.known[0])
-    await reply.show("one more", "two")
-    assert sorted(reply.texts) == ["one more", "two"]
-    assert len(set(reply.known)) == 2
-
-
 @pytest.mark.parametrize("code", ["cant_update_message", "edit_window_closed"])
 async def test_a_message_that_cannot_be_edited_is_followed_by_a_new_one(reply: SlackSurfaceReply, code: str) -> None:
     await reply.show("half an ans")
     reply.slack.faults.fail("chat.update", error=code)
     await reply.show("half an answer")
     assert reply.texts == ["half an ans", "half an answer"]
-
-
-async def test_a_leftover_message_may_be_deleted_already(reply: SlackSurfaceReply, web: AsyncWebClient) -> None:
-    await reply.show("one", "two")
-    await web.chat_delete(channel=reply.question.channel.id, ts=reply.known[1])
-    assert await reply.show("one")
-    assert reply.texts == ["one"]
-
-
-async def test_stream_updates_are_dropped_during_a_rate_limit(reply: SlackSurfaceReply) -> None:
-    await reply.show("…", priority=Priority.PROGRESS)
-    reply.slack.faults.rate_limit("chat.update", retry_after=1)
-    start = asyncio.get_running_loop().time()
-    assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
-    assert not await reply.show("a b", priority=Priority.STREAM_UPDATE)
-    assert reply.count_calls("chat.update") == 1
-    assert await reply.show("a b c")
-    assert asyncio.get_running_loop().time() - start >= 1
-    assert reply.count_calls("chat.update") == 2
-    assert reply.texts == ["a b c"]
 
 
 async def test_a_long_answer_is_posted_within_the_rate_limit(reply: SlackSurfaceReply) -> None:
@@ -151,49 +103,10 @@ async def test_a_rate_limited_call_is_retried_without_a_limit(reply: SlackSurfac
     assert reply.texts == ["one", "two"]
 
 
-@pytest.mark.parametrize("status", [500, 502, 503])
-async def test_a_transient_failure_of_an_edit_is_retried(reply: SlackSurfaceReply, status: int) -> None:
-    await reply.show("…", priority=Priority.PROGRESS)
-    reply.slack.faults.fail("chat.update", 2, status=status)
-    assert await reply.show("done")
-    assert reply.texts == ["done"]
-    assert reply.count_calls("chat.update") == 3
-
-
-async def test_an_edit_with_a_lost_connection_is_retried(reply: SlackSurfaceReply) -> None:
-    await reply.show("…", priority=Priority.PROGRESS)
-    reply.slack.faults.lose_response("chat.update", 2)
-    assert await reply.show("done")
-    assert reply.count_calls("chat.update") == 3
-
-
 async def test_an_internal_error_of_slack_is_transient(reply: SlackSurfaceReply) -> None:
     reply.slack.faults.fail("chat.postMessage", error="internal_error")
     assert await reply.show("done")
     assert reply.texts == ["done"]
-
-
-async def test_a_stream_update_is_tried_once(reply: SlackSurfaceReply) -> None:
-    await reply.show("…", priority=Priority.PROGRESS)
-    reply.slack.faults.fail("chat.update", 3)
-    assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
-    assert reply.count_calls("chat.update") == 1
-
-
-async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(reply: SlackSurfaceReply) -> None:
-    reply.slack.faults.lose_response("chat.postMessage", 2)
-    assert await reply.show("one", "two")
-    assert reply.texts == ["one", "two"]
-    assert reply.known == [message.ts for message in reply.messages]
-    assert reply.count_calls("chat.postMessage") == 2
-
-
-async def test_a_lost_post_is_found_even_if_the_first_search_fails(reply: SlackSurfaceReply) -> None:
-    reply.slack.faults.lose_response("chat.postMessage")
-    reply.slack.faults.fail("conversations.replies", 2)
-    assert await reply.show("one")
-    assert reply.texts == ["one"]
-    assert reply.count_calls("chat.postMessage") == 1
 
 
 async def test_a_post_that_had_no_effect_is_repeated(reply: SlackSurfaceReply) -> None:
@@ -226,20 +139,6 @@ async def test_an_archived_channel_is_reported(reply: SlackSurfaceReply) -> None
     reply.slack.channels["general"].archived = True
     with pytest.raises(SurfaceError, match="is_archived"):
         await reply.show("done")
-
-
-async def test_an_unreachable_slack_is_given_up_after_some_attempts(reply: SlackSurfaceReply) -> None:
-    reply.slack.faults.fail("chat.postMessage", 50)
-    with pytest.raises(SurfaceError, match=r"chat.postMessage: the platform cannot be reached \(HTTP 500\)"):
-        await reply.show("done")
-    assert reply.count_calls("chat.postMessage") == 3
-
-
-async def test_a_reply_found_after_a_restart_is_edited_in_place(reply: SlackSurfaceReply) -> None:
-    await reply.show("half an ans", "left over")
-    reply.surface = SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-1")
-    await reply.show("the answer")
-    assert reply.texts == ["the answer"]
 
 
 async def test_late_calls_of_another_worker_are_undone_when_the_final_text_is_shown(reply: SlackSurfaceReply) -> None:
