@@ -1,5 +1,7 @@
 """Follow-ups: the setting REPLY_WITHOUT_MENTION, `mute` and agents decide which messages of a thread are answered."""
 
+import asyncio
+
 import pytest
 
 from channels.i18n import messages as words
@@ -82,13 +84,16 @@ async def test_an_edit_that_mentions_the_bot_turns_a_message_to_others_into_a_qu
 
 async def test_an_agent_that_stays_silent_leaves_no_trace(start: StartBot) -> None:
     def answer(request: ReceivedRequest) -> ScriptedResponse:
-        is_first = len(request.messages) == 1
-        return echo(request) if is_first or request.tool_results else CallTool("stay_silent")
+        if request.text.endswith("two"):
+            asked.set()
+        return echo(request) if request.text.endswith("one") or request.tool_results else CallTool("stay_silent")
 
+    asked = asyncio.Event()
     async with start(answer) as chat:
         await chat.open_thread()
         await ask(chat, "one", "heard one")
         await chat.say("two", mentions_bot=False)
+        await asked.wait()
         await ask(chat, "three", "heard one", "heard three")  # it may not ignore a mention
         await chat.simulator.wait_for(lambda: not chat.count_reactions())
 
