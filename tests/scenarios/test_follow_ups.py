@@ -89,7 +89,7 @@ async def test_an_agent_that_stays_silent_leaves_no_trace(start: StartBot) -> No
         return echo(request) if request.text.endswith("one") or request.tool_results else CallTool("stay_silent")
 
     asked = asyncio.Event()
-    async with start(answer) as chat:
+    async with start(answer, tools=["core.tools:stay_silent"]) as chat:
         await chat.open_thread()
         await ask(chat, "one", "heard one")
         await chat.say("two", mentions_bot=False)
