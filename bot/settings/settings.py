@@ -306,6 +306,10 @@ def _is_protective(setting: str) -> bool:
 
 def _has_words_of(name: str, setting: str) -> bool:
     """Return whether a name has two words or more, all similar to words of a setting, and one of them protective."""
-    words, known = name.split("_"), setting.split("_")
-    nearest = [next(iter(get_close_matches(word, known, n=1, cutoff=0.75)), "") for word in words]
-    return len(words) > 1 and all(nearest) and not _PROTECTIVE_WORDS.isdisjoint(nearest)
+    words, known, nearest = name.split("_"), setting.split("_"), set[str]()
+    for word in words:
+        matches = get_close_matches(word, known, n=1, cutoff=0.75)
+        if not matches:
+            return False
+        nearest.update(matches)
+    return len(words) > 1 and not _PROTECTIVE_WORDS.isdisjoint(nearest)
