@@ -14,7 +14,10 @@ from tests.fixtures.buttons import wait_for_button
 PLATFORMS = ("slack", "discord")
 
 #: The option of a Discord command that has one, by command.
-_OPTIONS = {"model": "name", "agent": "name", "export": "format", "ask": "question"}
+_OPTIONS = {"model": "name", "agent": "name", "export": "form", "ask": "question", "why": "turn"}
+
+#: Seconds of a call that does not end within a test.
+HELD_SECONDS = 60
 
 
 class Chat(Protocol):
@@ -56,11 +59,21 @@ class Chat(Protocol):
     async def press(self, label: str, *, user: str = "ada") -> None:
         """Click the button `label` on the newest reply that has it."""
 
+    async def fill_form(self, *entries: str, user: str = "ada") -> None:
+        """Wait for the form that the bot opens for a user, enter values into its first fields, and submit it.
+
+        Args:
+            entries: texts; for a menu, the value of an option.
+        """
+
     async def rate(self, label: str, *, user: str = "ada") -> None:
-        """Rate the newest reply: a button on Slack, an entry of the message's menu on Discord."""
+        """Rate the newest complete answer: a button on Slack, an entry of the message's menu on Discord."""
 
     async def run_command(self, name: str, argument: str = "", *, user: str = "ada") -> list[Any]:
         """Run a slash command, and return its private responses, to which later ones are appended."""
+
+    def hold_private_message(self) -> None:
+        """Let the next message of the bot that only one user sees take longer than any test."""
 
     def list_replies(self) -> list[Any]:
         """Return the bot's public messages without those of only a file."""
@@ -120,11 +133,18 @@ class SlackChat:
         message, action = await wait_for_button(self.simulator, label, self.list_replies)
         assert await self.simulator.click_button(user, message, action)
 
+    async def fill_form(self, *entries: str, user: str = "ada") -> None:
+        (form,) = await self.simulator.wait_for(lambda: self.simulator.modals(user))
+        assert await self.simulator.submit_modal(form, **{f"field-{n}": entry for n, entry in enumerate(entries)})
+
     async def rate(self, label: str, *, user: str = "ada") -> None:
         await self.press(label, user=user)
 
     async def run_command(self, name: str, argument: str = "", *, user: str = "ada") -> list[SlackMessage]:
         return await self.simulator.run_command(user, self.channel, f"/{name}", argument)
+
+    def hold_private_message(self) -> None:
+        self.simulator.faults.delay(("chat.postEphemeral", "response_url"), HELD_SECONDS)
 
     def list_replies(self) -> list[SlackMessage]:
         return [m for m in self._list_bot_messages() if m.ephemeral_to is None and not m.files]
@@ -180,12 +200,25 @@ class DiscordChat:
         responses = await self.simulator.click_button(user, message, action)
         assert not [m.text for m in responses if m.author.id != self.simulator.bot_id]
 
+    async def fill_form(self, *entries: str, user: str = "ada") -> None:
+        (form,) = await self.simulator.wait_for(lambda: self.simulator.modals(user))
+        values = {
+            name: [entry] if "options" in field else entry
+            for (name, field), entry in zip(form.inputs.items(), entries, strict=False)
+        }
+        await self.simulator.submit_modal(form, values)
+        assert not self.simulator.modals(user)
+
     async def rate(self, label: str, *, user: str = "ada") -> None:
-        await self.simulator.run_message_command(user, self.list_replies()[-1], label)
+        message, _ = await wait_for_button(self.simulator, words.REGENERATE, self.list_replies)
+        await self.simulator.run_message_command(user, message, label)
 
     async def run_command(self, name: str, argument: str = "", *, user: str = "ada") -> list[DiscordMessage]:
         options = {_OPTIONS[name]: argument} if argument else {}
         return await self.simulator.run_command(user, self.place, name, **options)
+
+    def hold_private_message(self) -> None:
+        self.simulator.faults.delay("PATCH /webhooks/{application}/{token}/messages/{message}", HELD_SECONDS)
 
     def list_replies(self) -> list[DiscordMessage]:
         return [m for m in self._list_bot_messages() if m.ephemeral_to is None and (m.text or m.buttons)]
@@ -238,6 +271,20 @@ async def wait_for_answers(chat: Chat, *texts: str) -> None:
     """Wait until the bot's public messages are exactly these, and all are complete."""
     await wait_for_texts(chat, lambda found: found == list(texts))
     await chat.simulator.wait_for(lambda: not any(words.STOP in labels for labels in list_buttons(chat)))
+
+
+async def run_command(chat: Chat, name: str, argument: str = "", *, user: str = "ada") -> str:
+    """Run a slash command, and return its response, which only the user sees."""
+    responses = await chat.run_command(name, argument, user=user)
+    await chat.simulator.wait_for(lambda: responses and not getattr(responses[0], "loading", False))
+    text = str(responses[0].text)
+    assert text in chat.list_private_messages(user)
+    return text
+
+
+async def export(chat: Chat) -> str:
+    """Run the command `export`, and return its text and all files."""
+    return await run_command(chat, "export") + "".join(data.decode() for _, data in chat.list_files())
 
 
 async def wait_for_private_message(chat: Chat, text: str, *, user: str = "ada") -> None:

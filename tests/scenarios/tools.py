@@ -1,20 +1,45 @@
-"""Tools of the scenarios, for the setting `TOOLS`."""
+"""Tools of the scenarios, which the setting `TOOLS` names."""
 
+import asyncio
 from typing import Any
 
+from google.adk.tools import request_input
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
+
+__all__ = ["get_user_choice_tool", "request_input"]
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 340
 
 #: The rooms that `book` has booked.
 booked_rooms: list[str] = []
 
+#: The payees of all calls of `pay` and `transfer`, in order.
+paid: list[str] = []
+
 
 def book(room: str) -> str:
     """Book a room."""
     booked_rooms.append(room)
     return f"{room} is booked"
+
+
+def pay(to: str) -> str:
+    """Pay somebody."""
+    paid.append(to)
+    return f"{to} is paid"
+
+
+async def transfer(to: str) -> None:
+    """Pay somebody, in a call that does not end."""
+    paid.append(to)
+    await asyncio.Event().wait()
+
+
+confirmed_pay = FunctionTool(pay, require_confirmation=True)
+confirmed_transfer = FunctionTool(transfer, require_confirmation=True)
 
 
 async def plot(title: str, tool_context: ToolContext) -> str:
