@@ -44,8 +44,9 @@ async def _prepare_database(database: Database) -> None:
 def start(simulator: Any, database_url: str) -> StartBot:
     """Return a function that runs the bot with a scripted model and settings, and yields the users' chat.
 
-    Two bots after each other are two processes with one database.
+    Two bots after each other are two processes with one database, and the users continue their chat.
     """
+    chat = open_chat(simulator)
 
     @asynccontextmanager
     async def run(*script: Any, **settings: Any) -> AsyncIterator[Chat]:
@@ -55,7 +56,7 @@ def start(simulator: Any, database_url: str) -> StartBot:
             running = asyncio.create_task(app.run_bot(Settings(**values), stop))
             try:
                 await wait_until_connected(simulator, running)
-                yield open_chat(simulator)
+                yield chat
             finally:
                 stop.set()
                 await asyncio.wait_for(running, LIMIT_SECONDS)
@@ -87,7 +88,7 @@ def create_settings(simulator: Any, model: ScriptedOpenAI, database_url: str) ->
 
 
 async def wait_until_connected(simulator: Any, running: asyncio.Task[None]) -> None:
-    connecting = asyncio.ensure_future(simulator.wait_until_connected())
+    connecting = asyncio.ensure_future(simulator.wait_until_connected(timeout=LIMIT_SECONDS))
     await asyncio.wait([connecting, running], return_when="FIRST_COMPLETED")
     if running.done():
         connecting.cancel()
