@@ -107,6 +107,16 @@ async def test_a_command_as_a_message_is_answered_in_place(start: StartBot) -> N
         assert not chat.list_private_messages()
 
 
+async def test_an_export_as_a_message_is_a_file_in_place(start: StartBot) -> None:
+    async with start(echo) as chat:
+        await ask(chat)
+        await chat.say("export")
+        await chat.simulator.wait_for(chat.list_files)
+        ((name, data),) = chat.list_files()
+        assert name == "transcript.md"
+        assert b"heard one" in data
+
+
 async def test_mute_and_listen_end_and_resume_answers_without_a_mention(start: StartBot) -> None:
     async with start(echo) as chat:
         await chat.open_thread()

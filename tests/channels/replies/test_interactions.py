@@ -17,7 +17,6 @@ from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
 from core.identity import Actor
-from core.store.schema import feedback
 from core.turns.turn import CancelReason
 from core.turns.worker import Worker
 from tests.channels.platforms import (
@@ -140,36 +139,6 @@ async def test_buttons_need_no_calls_of_their_own(simulator: Any, tmp_path: Path
 
 
 # Buttons under an answer
-
-
-async def test_an_answer_is_regenerated_in_place(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, "It is 41.", "It is 42.") as chat:
-        await chat.say("what is it?")
-        await wait_for_answer(chat, "It is 41.")
-        await wait_for_buttons(chat, get_answer_buttons(chat))
-        await chat.bot.wait_for_turns(1)
-        await chat.press(words.REGENERATE)
-        await wait_for_answer(chat, "It is 42.")
-        first, second = await chat.bot.wait_for_turns(2)
-        assert (second.kind, second.origin) == ("regenerate", first.id)
-        roles = [message["role"] for message in chat.bot.model.requests[-1]["messages"]]
-        assert roles.count("user") == 1
-        assert "assistant" not in roles
-        await wait_for_buttons(chat, get_answer_buttons(chat))
-        assert chat.list_replies()[0].buttons[words.REGENERATE] == f"regenerate:{second.id}"
-
-
-async def test_any_reader_may_give_feedback(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, "It is 42.") as chat:
-        await chat.say("what is it?")
-        await wait_for_buttons(chat, get_answer_buttons(chat))
-        for user, label in (("ada", words.GOOD_ANSWER), ("grace", words.BAD_ANSWER), ("ada", words.BAD_ANSWER)):
-            await chat.rate(label, user=user)
-        thanks = {"ada": [words.FEEDBACK_THANKS] * 2, "grace": [words.FEEDBACK_THANKS]}
-        await chat.simulator.wait_for(lambda: {user: chat.list_private_messages(user) for user in thanks} == thanks)
-        async with chat.bot.database.read() as connection:
-            ratings = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
-        assert ratings == ["bad", "bad"]
 
 
 async def test_disabled_buttons_are_not_shown(simulator: Any, tmp_path: Path) -> None:
@@ -353,19 +322,3 @@ async def test_messages_of_the_bot_are_in_the_language_of_the_user(simulator: An
 
 
 # Commands
-
-
-async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
-        await chat.say("hi")
-        await wait_for_texts(chat, lambda found: found == ["Once"])
-        await chat.say("info")
-        await wait_for_texts(chat, lambda found: len(found) == 2 and words.STATUS_ANSWERING in found[1])
-        await chat.say("stop")
-        await wait_for_texts(chat, lambda found: found[0] == f"Once\n\n{words.STOPPED}")
-        await chat.say("export")
-        await chat.simulator.wait_for(chat.list_files)
-        ((name, data),) = chat.list_files()
-        assert name == "transcript.md"
-        assert "hi" in data.decode()
-        assert len(await chat.bot.wait_for_turns(1)) == 1

@@ -1,6 +1,5 @@
 """Questions to users as buttons, menus and forms, through both platforms' clients."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -43,68 +42,6 @@ async def wait_for_button(chat: Chat, label: str) -> Any:
     """Wait until a message has this button, and return the newest such message."""
     await chat.simulator.wait_for(lambda: any(label in message.buttons for message in chat.list_replies()))
     return next(message for message in reversed(chat.list_replies()) if label in message.buttons)
-
-
-async def test_a_button_of_the_asker_answers_once(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, create_choice("S", "M"), "M it is.", core=ASKING) as chat:
-        await chat.say("a shirt")
-        question = await wait_for_button(chat, "M")
-        assert list(question.buttons) == ["S", "M"]
-        assert words.CHOOSE_ONE in question.text
-        await chat.press("M", user="grace")
-        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.AUTHOR_MUST_ANSWER])
-        await chat.press("M")
-        await wait_for_texts(chat, lambda found: found[-1] == "M it is.")
-        await chat.simulator.wait_for(lambda: not chat.list_replies()[1].buttons)
-        assert "✅" in list_texts(chat)[1]
-        (row,) = await list_requests(chat)
-        assert (row.kind, row.decision, row.answer) == ("question", "answered", "M")
-        assert "'result': 'M'" in str(chat.bot.model.requests[-1]).replace('"', "'").replace("\\", "")
-
-
-async def test_a_message_of_the_asker_answers(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(
-        simulator, tmp_path, create_input_request("Which size?"), "Noted.", core=ASKING
-    ) as chat:
-        await chat.say("a shirt")
-        question = await wait_for_button(chat, words.ANSWER)
-        assert "Which size?" in question.text
-        await chat.say("rather large")
-        await wait_for_texts(chat, lambda found: found[-1] == "Noted.")
-        await chat.simulator.wait_for(lambda: not chat.list_replies()[1].buttons)
-        (row,) = await list_requests(chat)
-        assert (row.decision, row.answer, row.answer_run is not None) == ("answered", None, True)
-
-
-async def test_an_expired_question_says_so_and_the_next_message_is_no_answer(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as chat:
-        await chat.say("a shirt")
-        await wait_for_button(chat, "M")
-        await chat.bot.wait_for_turns(1)
-        async with chat.bot.database.write() as connection:
-            await connection.execute(sa.update(human_requests).values(expires_at=1.0))
-        services = chat.bot.services
-        watching = asyncio.create_task(services.human_requests.run_expiry(services.update_request_message))
-        try:
-            await wait_for_texts(chat, lambda found: words.QUESTION_EXPIRED in found[-1])
-        finally:
-            watching.cancel()
-            await asyncio.wait([watching])
-        await chat.say("hello")
-        await wait_for_texts(chat, lambda found: found[-1] == "Hello.")
-        assert [row.decision for row in await list_requests(chat)] == ["expired"]
-
-
-async def test_a_stop_closes_a_question(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as chat:
-        await chat.say("a shirt")
-        await wait_for_button(chat, "M")
-        await chat.bot.wait_for_turns(1)
-        await chat.say("stop")
-        await wait_for_texts(chat, lambda found: any(words.QUESTION_VOID in text for text in found))
-        assert await list_requests(chat) == []
-        await chat.say("hello")
-        await wait_for_texts(chat, lambda found: found[-1] == "Hello.")
 
 
 async def test_a_bad_schema_is_answered_as_text(simulator: Any, tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from tests.channels.platforms import (
     wait_for_texts,
 )
 from tests.channels.slack.conftest import short_ping_interval
-from tests.fixtures.inbox_messages import inbound
 
 __all__ = ["short_ping_interval"]
 
@@ -205,111 +204,6 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(simulato
 # Retries
 
 
-async def test_a_failed_turn_is_retried_in_place(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, create_failing_script()) as chat:
-        await fail_turn(chat, "what is it?")
-        (apology,) = chat.list_replies()
-        await chat.press(words.RETRY)
-        await wait_for_answer(chat, "It is 42.")
-        first, second = await wait_for_turns(chat, 2)
-        assert chat.list_replies() == [apology]
-        assert list_retries(chat) == [False]
-        assert (first.kind, first.parent, second.kind, second.parent) == ("message", None, "retry", first.id)
-        assert (first.state, second.state) == ("failed", "done")
-        assert words.PLACEHOLDER in [version.text for version in apology.versions[1:]]
-        prompts = [message for message in chat.bot.model.requests[-1]["messages"] if message["role"] == "user"]
-        assert len(prompts) == 1
-        assert "what is it?" in prompts[0]["content"]
-
-
-async def test_each_failure_can_be_retried(simulator: Any, tmp_path: Path) -> None:
-    answers = iter([Fail(400, ""), Fail(400, ""), Fail(400, ""), "It is 42."])
-    async with run_conversation(simulator, tmp_path, lambda _: next(answers)) as chat:
-        await fail_turn(chat)
-        for number in (2, 3):
-            await chat.press(words.RETRY)
-            rows = await wait_for_turns(chat, number)
-            await wait_for_texts(chat, lambda found, id_=rows[-1].id: id_ in found[-1])  # type: ignore[misc]
-        await chat.press(words.RETRY)
-        await wait_for_answer(chat, "It is 42.")
-        assert len({row.origin for row in await wait_for_turns(chat, 4)}) == 1
-
-
-async def test_only_the_author_can_retry_and_others_are_told(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, create_failing_script()) as chat:
-        await fail_turn(chat)
-        await chat.press(words.RETRY, user="grace")
-        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.RETRY_NOT_ALLOWED])
-        assert list_retries(chat) == [True]
-        assert len(await wait_for_turns(chat)) == 1
-        await chat.press(words.RETRY)
-        await wait_for_answer(chat, "It is 42.")
-        assert not chat.list_private_messages("ada")
-
-
-async def test_repeated_presses_retry_once(simulator: Any, tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-    script = create_failing_script([Pause(go_on), Say("It is 42.")])
-    async with run_conversation(simulator, tmp_path, script) as chat:
-        await fail_turn(chat)
-        await asyncio.gather(*(chat.press(words.RETRY) for _ in range(4)))
-        go_on.set()
-        await wait_for_answer(chat, "It is 42.")
-        assert len(await wait_for_turns(chat, 2)) == 2
-
-
-async def test_a_retry_works_after_a_restart(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, Fail(400, "")) as chat:
-        await fail_turn(chat)
-        await wait_for_turns(chat)
-    async with run_conversation(simulator, tmp_path, "It is 42.") as chat:
-        await chat.press(words.RETRY)
-        await wait_for_answer(chat, "It is 42.")
-        assert (await wait_for_turns(chat, 2))[-1].state == "done"
-
-
-async def test_a_queued_retry_shows_that_it_was_accepted(simulator: Any, tmp_path: Path) -> None:
-    go_on, request_count = asyncio.Event(), 0
-
-    def script(_request: ReceivedRequest) -> ScriptedResponse:
-        nonlocal request_count
-        request_count += 1
-        turns: dict[int, ScriptedResponse] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
-        return turns.get(request_count, "It is 42.")
-
-    async with run_conversation(simulator, tmp_path, script) as chat:
-        await fail_turn(chat, "first")
-        await chat.say("second")
-        await wait_for_texts(chat, lambda found: found[-1] == "Wait")
-        await chat.press(words.RETRY)
-        await chat.simulator.wait_for(chat.count_reactions)
-        go_on.set()
-        await wait_for_answer(chat, "It is 42.", "Wait for it.")
-        await chat.simulator.wait_for(lambda: not chat.count_reactions())
-
-
-async def test_a_turn_before_a_reset_cannot_be_retried(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, create_failing_script()) as chat:
-        await fail_turn(chat)
-        await wait_for_turns(chat)
-        (row,) = await chat.bot.list_inbox_messages()
-        await chat.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
-        await chat.press(words.RETRY)
-        await chat.simulator.wait_for(lambda: chat.list_private_messages() == [words.RETRY_EXPIRED])
-        assert len(await wait_for_turns(chat)) == 1
-
-
-async def test_a_reset_ends_a_retry_without_a_button(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, create_failing_script([Say("Once"), Pause(60)])) as chat:
-        await fail_turn(chat)
-        await chat.press(words.RETRY)
-        await wait_for_texts(chat, lambda found: found == ["Once"])
-        (row, _) = await chat.bot.list_inbox_messages()
-        await chat.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
-        await wait_for_answer(chat, f"Once\n\n{words.STOPPED_BY_RESET}")
-        assert list_retries(chat) == [False]
-
-
 async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(simulator: Any, tmp_path: Path) -> None:
     async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
         await chat.say("hi")
@@ -357,16 +251,6 @@ async def test_a_database_error_is_reported_to_the_user_who_pressed(
         )
         monkeypatch.setattr(chat.bot.inbox, "request_rerun", request_rerun)
         await chat.press(words.RETRY)
-        await wait_for_answer(chat, "It is 42.")
-
-
-async def test_a_retry_of_a_dead_process_is_answered_in_place(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as chat:
-        await fail_turn(chat)
-        await wait_for_turns(chat)
-        await chat.press(words.RETRY)
-        await wait_for_texts(chat, lambda found: found == ["Once"])
-        await chat.bot.restart_worker()
         await wait_for_answer(chat, "It is 42.")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from channels.i18n import messages as words
 from chatrig.discord import DiscordMessage, DiscordSimulator
-from chatrig.models import Fail, Pause, Say
+from chatrig.models import Pause, Say
 from core.conversations.service import ConversationService
 from core.errors import StoreError
 from tests.channels.discord.conftest import CALLBACK, WiredDiscordBot, run_bot, wait_until
@@ -27,42 +27,6 @@ async def test_buttons_have_an_emoji_and_a_label(server: DiscordSimulator, tmp_p
         assert [(component["label"], component["emoji"]["name"]) for component in row["components"]] == [
             (words.REGENERATE, "🔄")
         ]
-
-
-async def test_only_the_author_can_press_stop(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        (answer,) = await bot.wait_for_replies(question, "half")
-        await server.wait_for(lambda: words.STOP in answer.buttons)
-        responses = await press_button(bot, "grace", answer, words.STOP)
-        await server.wait_for(lambda: [response.text for response in responses] == [words.STOP_NOT_ALLOWED])
-        assert responses[0].ephemeral_to is server.people["grace"]
-        assert await press_button(bot, "ada", answer, words.STOP) == []
-        await bot.wait_for_replies(question, f"half\n\n{words.STOPPED}")
-
-
-async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, "one!") as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        (answer,) = await bot.wait_for_replies(question, "one!")
-        await bot.wait_for_turns(1)
-    async with run_bot(server, tmp_path, "two!") as bot:
-        responses = await server.run_message_command("grace", answer, words.GOOD_ANSWER)
-        await server.wait_for(lambda: [response.text for response in responses] == [words.FEEDBACK_THANKS])
-        await press_button(bot, "ada", answer, words.REGENERATE)
-        await bot.wait_for_replies(question, "two!")
-        assert len(bot.list_bot_messages("general")) == 2  # the other one confirms the rating
-
-
-async def test_a_failed_turn_can_be_retried_after_a_restart(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, [Fail(400)]) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        (answer,) = await bot.wait_for_last_reply(question, lambda text: text.startswith("⚠️"))
-        await bot.wait_for_turns(1)
-        await server.wait_for(lambda: words.RETRY in answer.buttons)
-    async with run_bot(server, tmp_path, echo) as bot:
-        await press_button(bot, "ada", answer, words.RETRY)
-        await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
 
 
 async def test_a_press_is_acknowledged_before_it_is_processed(

@@ -10,7 +10,6 @@ from channels.commands.handlers import COMMAND_DESCRIPTIONS
 from channels.discord import dispatcher
 from channels.i18n import messages as words
 from chatrig.discord import DiscordSimulator
-from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import InboxStore
 from tests.channels.discord.conftest import ANSWER, CALLBACK, WiredDiscordBot, run_bot, run_discord
@@ -41,15 +40,6 @@ async def test_the_command_resets_channels_threads_and_direct_messages(
             question = await bot.mention_bot("ada", place, "two")
             await bot.wait_for_last_reply(question, lambda text: text.endswith("two"))
             assert len(bot.list_model_messages()) == 1
-
-
-async def test_the_reset_command_stops_a_running_turn(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
-        question = await bot.mention_bot("ada", "general", "tell a story")
-        await bot.wait_for_replies(question, "Once upon a time")
-        await reset_session(bot, "ada", "general", words.RESET_DONE)
-        await bot.wait_for_replies(question, f"Once upon a time\n\n{words.STOPPED_BY_RESET}")
-        await bot.model.wait_for_disconnects()
 
 
 async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(

@@ -35,18 +35,6 @@ def list_model_messages(bot: WiredSlackBot) -> list[str]:
     return [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
 
 
-async def test_reset_clears_the_only_session_of_its_user(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        assert (await run_command(bot, "ada", "general", "/reset")).text == words.NOTHING_TO_RESET
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_turns(1)
-        assert (await run_command(bot, "grace", "general", "/reset")).text == words.NOTHING_TO_RESET
-        assert (await run_command(bot, "ada", "general", "/reset")).text == words.RESET_DONE
-        await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
-        await bot.wait_for_texts(question, lambda texts: "heard: ada: two" in texts)
-        assert list_model_messages(bot) == ["ada: two"]
-
-
 @BOTH_MODES
 async def test_with_several_threads_the_user_chooses_one_to_reset(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -134,15 +122,6 @@ async def test_a_direct_message_cannot_be_muted(slack: SlackSimulator, tmp_path:
         await bot.wait_for_texts(question, lambda texts: texts[2:] == ["mute", words.CANNOT_MUTE_DM])
 
 
-async def test_info_and_model_describe_the_latest_session_of_the_user(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_turns(1)
-        assert "openai/scripted" in (await run_command(bot, "ada", "general", "/info")).text
-        assert "openai/scripted" in (await run_command(bot, "ada", "general", "/model")).text
-        assert "nonsense" in (await run_command(bot, "ada", "general", "/model", "nonsense")).text
-
-
 async def test_stop_ends_only_the_turn_of_its_user(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
@@ -201,17 +180,6 @@ async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
         for command in SLASH_COMMANDS:
             assert StoreError.public in (await run_command(bot, "ada", "general", command)).text
         assert all(envelope.acknowledged_at for envelope in slack.envelopes)
-
-
-@pytest.mark.parametrize("spoken", ["reset", "stop", "help", "info", "model", "export", "mute", "listen"])
-async def test_each_command_may_be_a_message(slack: SlackSimulator, tmp_path: Path, spoken: str) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_turns(1)
-        before = len(bot.list_thread(question))
-        await bot.mention_bot("ada", "general", spoken, thread_ts=question.ts)
-        await slack.wait_for(lambda: len(bot.list_thread(question)) > before + 1)
-        assert len(await bot.list_turns()) == 1
 
 
 async def test_an_export_with_a_lost_response_is_posted_once(slack: SlackSimulator, tmp_path: Path) -> None:

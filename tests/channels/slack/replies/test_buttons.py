@@ -9,7 +9,7 @@ import pytest
 from channels.base import Button
 from channels.i18n import messages as words
 from channels.slack.client.blocks import LABEL_SIZE, button_blocks, pressed_id
-from chatrig.models import Fail, Pause, Say
+from chatrig.models import Pause, Say
 from chatrig.slack import SlackMessage, SlackSimulator
 from chatrig.slack.state.controls import find_controls
 from core.conversations.feedback import FeedbackStore
@@ -78,44 +78,6 @@ async def test_the_author_can_regenerate_an_answer_in_place(
             f"@{slack.bot_name} which colour?",
             "Azure.",
         ]
-
-
-async def test_feedback_is_stored_and_confirmed(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, "Blue.") as bot:
-        question = await bot.mention_bot("ada", "general", "which colour?")
-        answer = await wait_for_answer(bot, question, "Blue.")
-        for user, verdict in (("ada", words.BAD_ANSWER), ("grace", words.GOOD_ANSWER)):
-            assert await slack.click_button(user, answer, answer.buttons[verdict])
-            thanked = slack.people[user].id
-            await slack.wait_for(lambda: bot.list_thread(question)[-1].ephemeral_to == thanked)  # noqa: B023 (it is waited for)
-            assert bot.list_thread(question)[-1].text == words.FEEDBACK_THANKS
-        await bot.mention_bot("ada", "general", "export", thread_ts=question.ts)
-        (file,) = await slack.wait_for(
-            lambda: [file for message in bot.list_thread(question) for file in message.files]
-        )
-        assert b"*Feedback: 1 bad, 1 good*" in file.data
-
-
-async def test_only_the_author_can_press_stop(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
-        question = await bot.mention_bot("ada", "general", "a story")
-        await bot.wait_for_texts(question, lambda texts: texts[-1] == "Once")
-        reply = bot.list_thread(question)[1]
-        assert list(reply.buttons) == [words.STOP]
-        assert await slack.click_button("grace", reply, reply.buttons[words.STOP])
-        await bot.wait_for_texts(question, lambda texts: words.STOP_NOT_ALLOWED in texts)
-        assert await slack.click_button("ada", reply, reply.buttons[words.STOP])
-        await slack.wait_for(lambda: words.STOPPED[1:-1] in reply.text)
-        assert words.STOP not in reply.buttons
-
-
-async def test_a_failed_turn_can_be_retried(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Fail(400)], "Blue.") as bot:
-        question = await bot.mention_bot("ada", "general", "which colour?")
-        await slack.wait_for(lambda: words.RETRY in (bot.list_thread(question)[-1].buttons))
-        reply = bot.list_thread(question)[-1]
-        assert await slack.click_button("ada", reply, reply.buttons[words.RETRY])
-        await slack.wait_for(lambda: reply.text == "Blue.")
 
 
 async def test_a_press_is_acknowledged_before_it_is_processed(
