@@ -6,6 +6,8 @@ A chat knows the local platform only, and nothing of the bot.
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from slack_sdk.web.async_client import AsyncWebClient
+
 from channels.i18n import messages as words
 from chatrig.discord import DiscordMessage, DiscordSimulator, GuildChannel
 from chatrig.slack import SlackFile, SlackMessage, SlackSimulator
@@ -18,6 +20,9 @@ _OPTIONS = {"model": "name", "agent": "name", "export": "form", "ask": "question
 
 #: Seconds of a call that does not end within a test.
 HELD_SECONDS = 60
+
+#: The API calls that edit a message.
+_SLACK_EDIT, _DISCORD_EDIT = "chat.update", "PATCH /channels/{channel}/messages/{message}"
 
 
 class Chat(Protocol):
@@ -49,6 +54,21 @@ class Chat(Protocol):
         """Replace the text of the user's message; the mention stays."""
 
     async def delete(self, message: Any, *, user: str = "ada") -> None: ...
+
+    async def delete_reply(self, message: Any) -> None:
+        """Delete a message of the bot, as an admin."""
+
+    async def redeliver(self, message: Any) -> None:
+        """Let the bot receive a message again: in a second event on Slack, with a new connection on Discord."""
+
+    async def delay_edit(self) -> None:
+        """Let the platform take half a second for the bot's next edit of a message."""
+
+    def is_editing(self) -> bool:
+        """Return whether the platform has not answered an edit of the bot yet."""
+
+    async def open_dm(self, user: str = "ada") -> None:
+        """Continue in the user's direct messages with the bot, where no mention is typed."""
 
     async def open_thread(self) -> None:
         """Continue in a thread, in which the bot follows its authors: on Discord a new one, on Slack this one."""
@@ -123,6 +143,23 @@ class SlackChat:
     async def delete(self, message: SlackMessage, *, user: str = "ada") -> None:
         await self.simulator.delete_message(user, message)
 
+    async def delete_reply(self, message: SlackMessage) -> None:
+        client = AsyncWebClient(self.simulator.bot_token, base_url=self.simulator.api_url)
+        await client.chat_delete(channel=self.channel.id, ts=message.ts)
+
+    async def redeliver(self, message: SlackMessage) -> None:
+        await self.simulator.redeliver(message)
+
+    async def delay_edit(self) -> None:
+        self.simulator.faults.delay(_SLACK_EDIT, 0.5)
+
+    def is_editing(self) -> bool:
+        return any(call.method == _SLACK_EDIT and not call.status for call in self.simulator.calls)
+
+    async def open_dm(self, user: str = "ada") -> None:
+        self.channel = self.simulator.open_dm(user)
+        self.root = None
+
     async def open_thread(self) -> None:
         pass
 
@@ -187,6 +224,21 @@ class DiscordChat:
 
     async def delete(self, message: DiscordMessage, *, user: str = "ada") -> None:
         await self.simulator.delete_message(user, message)
+
+    async def delete_reply(self, message: DiscordMessage) -> None:
+        await self.simulator.delete_messages([message])
+
+    async def redeliver(self, message: DiscordMessage) -> None:
+        await self.simulator.invalidate_sessions()
+
+    async def delay_edit(self) -> None:
+        self.simulator.faults.delay(_DISCORD_EDIT, 0.5)
+
+    def is_editing(self) -> bool:
+        return any(call.route == _DISCORD_EDIT and not call.status for call in self.simulator.calls)
+
+    async def open_dm(self, user: str = "ada") -> None:
+        self.place = self.simulator.open_dm(user)
 
     async def open_thread(self) -> None:
         message = await self.simulator.post_message("ada", self.place, "numbers")
@@ -285,6 +337,10 @@ async def run_command(chat: Chat, name: str, argument: str = "", *, user: str = 
 async def export(chat: Chat) -> str:
     """Run the command `export`, and return its text and all files."""
     return await run_command(chat, "export") + "".join(data.decode() for _, data in chat.list_files())
+
+
+async def wait_for_reactions(chat: Chat, count: int) -> None:
+    await chat.simulator.wait_for(lambda: chat.count_reactions() == count)
 
 
 async def wait_for_private_message(chat: Chat, text: str, *, user: str = "ada") -> None:

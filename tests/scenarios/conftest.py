@@ -1,6 +1,7 @@
 """Fixtures of the scenarios: the whole bot in this process, on both platforms and both databases."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -98,3 +99,9 @@ async def wait_until_connected(simulator: Any, running: asyncio.Task[None]) -> N
 def echo(request: ReceivedRequest) -> str:
     """Return "heard " and the question of a model request, without context and author."""
     return f"heard {request.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
+
+
+def recall(request: ReceivedRequest) -> str:
+    """Return the words after "remember" in all that the model reads: "knows red, blue" or "knows nothing"."""
+    texts = " ".join(text for role, text in request.messages if role == "user")
+    return f"knows {', '.join(re.findall('remember ([a-z]+)', texts)) or 'nothing'}"

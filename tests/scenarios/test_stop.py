@@ -1,11 +1,25 @@
 """Stop: the button and the command end a running answer; what is shown so far stays."""
 
+import asyncio
+
 from channels.i18n import messages as words
-from chatrig.models import Pause, Say
-from tests.scenarios.chat import list_buttons, wait_for_answers, wait_for_private_message, wait_for_texts
-from tests.scenarios.conftest import StartBot
+from chatrig.models import Pause, ReceivedRequest, Say, ScriptedResponse
+from tests.scenarios.chat import (
+    list_buttons,
+    list_texts,
+    wait_for_answers,
+    wait_for_private_message,
+    wait_for_reactions,
+    wait_for_texts,
+)
+from tests.scenarios.conftest import StartBot, echo
 
 GROWING = [Say("Once"), Pause(60)]
+
+
+def grow_at_one(request: ReceivedRequest) -> ScriptedResponse:
+    """Answer "one" without an end, and echo other messages."""
+    return GROWING if (text := echo(request)) == "heard one" else text
 
 
 async def test_only_the_author_stops_a_growing_answer(start: StartBot) -> None:
@@ -18,3 +32,69 @@ async def test_only_the_author_stops_a_growing_answer(start: StartBot) -> None:
         await wait_for_answers(chat, f"Once\n\n{words.STOPPED}")
         assert words.REGENERATE in list_buttons(chat)[0]
         assert not chat.list_private_messages("ada")
+
+
+async def test_an_answer_is_stopped_before_its_first_text(start: StartBot) -> None:
+    async with start([Pause(60)]) as chat:
+        await chat.say("hi")
+        await wait_for_texts(chat, lambda texts: texts == [words.PLACEHOLDER])
+        await chat.press(words.STOP)
+        await wait_for_answers(chat, words.STOPPED)
+
+
+async def test_a_stop_by_the_button_leaves_the_next_message_to_be_answered(start: StartBot) -> None:
+    async with start(GROWING, "Two.") as chat:
+        await chat.say("one")
+        await wait_for_texts(chat, lambda texts: texts == ["Once"])
+        await chat.say("two")
+        await wait_for_reactions(chat, 1)
+        await chat.press(words.STOP)
+        await wait_for_answers(chat, f"Once\n\n{words.STOPPED}", "Two.")
+
+
+async def test_a_stop_command_drops_only_the_messages_of_its_author(start: StartBot) -> None:
+    async with start(grow_at_one) as chat:
+        await chat.say("one")
+        await wait_for_texts(chat, lambda texts: texts == ["Once"])
+        await chat.say("two")
+        await chat.say("three", user="grace")
+        await wait_for_reactions(chat, 2)
+        await chat.say("stop")
+        await wait_for_answers(chat, f"Once\n\n{words.STOPPED}", "heard three")
+        await wait_for_reactions(chat, 0)
+
+
+async def test_a_slash_command_stops_only_the_answer_of_its_user(start: StartBot) -> None:
+    async with start(GROWING) as chat:
+        await chat.say("hi")
+        await wait_for_texts(chat, lambda texts: texts == ["Once"])
+        await chat.run_command("stop", user="grace")
+        await chat.simulator.wait_for(lambda: len(chat.list_private_messages("grace")) == 1)
+        assert list_texts(chat) == ["Once"]
+        await chat.run_command("stop")
+        await wait_for_answers(chat, f"Once\n\n{words.STOPPED}")
+
+
+async def test_a_stop_after_the_end_changes_nothing_and_says_so(start: StartBot) -> None:
+    go_on = asyncio.Event()
+    async with start([Say("Once"), Pause(go_on), Say(" upon a time.")]) as chat:
+        await chat.say("hi")
+        await wait_for_texts(chat, lambda texts: texts == ["Once"])
+        await chat.delay_edit()
+        go_on.set()
+        await chat.simulator.wait_for(chat.is_editing)
+        await chat.press(words.STOP)
+        await wait_for_answers(chat, "Once upon a time.")
+        await wait_for_private_message(chat, words.ALREADY_ENDED)
+        await chat.say("stop")
+        await wait_for_answers(chat, "Once upon a time.", words.NOTHING_TO_STOP)
+
+
+async def test_a_stop_between_two_processes_ends_the_answer(start: StartBot) -> None:
+    async with start(GROWING, shutdown_timeout_seconds=0.1) as chat:
+        await chat.say("hi")
+        await wait_for_texts(chat, lambda texts: texts == ["Once"])
+    assert list_texts(chat) == [f"Once\n\n{words.RESTARTING}"]
+    await chat.say("stop")
+    async with start(GROWING, shutdown_timeout_seconds=0.1):
+        await wait_for_texts(chat, lambda texts: len(texts) == 1 and texts[0].endswith(words.STOPPED))
