@@ -55,9 +55,6 @@ class BotConversation(Protocol):
             message: the platform's message.
         """
 
-    async def reset(self) -> str:
-        """Run the reset command as Ada, and return the text of the private answer."""
-
     def replies(self) -> list[BotMessage]:
         """Return the bot's messages in the conversation, oldest first."""
 
@@ -164,20 +161,6 @@ class SlackBotConversation:
 
     async def edit(self, message: SlackMessage, text: str) -> None:
         await self._slack.edit_message("ada", message, f"{self._prefix}{text}")
-
-    async def reset(self) -> str:
-        """Run `/reset` as Ada, choose this thread's session, return the private answer.
-
-        Slack sends no thread with a command: a user with several sessions chooses one by a button.
-        """
-        assert self._root is not None
-        responses = await self._slack.run_command("ada", self._channel, "/reset")
-        (response,) = await self._slack.wait_for(lambda: responses)
-        button_ids = [id_ for id_ in response.buttons.values() if id_.endswith(f":{self._root.ts}")]
-        if button_ids:
-            assert await self._slack.click_button("ada", response, button_ids[0])
-            await self._slack.wait_for(lambda: not response.buttons)
-        return response.text
 
     def replies(self) -> list[BotMessage]:
         return [_bot_message(message) for message in self._bot_messages()]
@@ -294,12 +277,6 @@ class DiscordBotConversation:
 
     async def edit(self, message: DiscordMessage, text: str) -> None:
         await self._discord.edit_message("ada", message, f"{self._mention}{text}")
-
-    async def reset(self) -> str:
-        responses = await self._discord.run_command("ada", self._place, "/reset")
-        await self._discord.wait_for(lambda: responses and not responses[0].loading)
-        assert responses[0].ephemeral_to == self._discord.people["ada"]
-        return responses[0].text
 
     def replies(self) -> list[BotMessage]:
         return [_bot_message(message) for message in self._bot_messages()]

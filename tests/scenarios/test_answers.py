@@ -94,6 +94,7 @@ async def test_a_long_answer_is_complete_in_several_messages(start: StartBot) ->
         await chat.say("long")
         await wait_for_texts(chat, lambda texts: "\n".join(texts).split("\n") == lines)
         assert len(chat.list_replies()) > 1
+        assert not chat.list_files()
 
 
 async def test_an_error_of_the_model_is_one_sentence_and_the_next_question_is_answered(start: StartBot) -> None:

@@ -95,6 +95,18 @@ async def test_an_edit_that_adds_a_mention_is_answered_once(start: StartBot) -> 
         await wait_for_answers(chat, "heard who is on call tomorrow?")
 
 
+async def test_a_mention_that_is_added_in_a_thread_is_answered(start: StartBot) -> None:
+    async with start(echo) as chat:
+        await chat.open_thread()
+        await chat.say("one")
+        await wait_for_answers(chat, "heard one")
+        message = await chat.say("and two?", user="grace", mentions_bot=False)
+        await chat.say("three")
+        await wait_for_answers(chat, "heard one", "heard three")
+        await chat.edit(message, "and two?", user="grace")
+        await wait_for_answers(chat, "heard one", "heard three", "heard and two?")
+
+
 async def test_an_edit_of_a_command_is_no_question(start: StartBot) -> None:
     async with start(echo) as chat:
         message = await chat.say("stop")

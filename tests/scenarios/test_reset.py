@@ -14,7 +14,7 @@ from tests.scenarios.chat import (
 )
 from tests.scenarios.conftest import StartBot, echo, recall
 
-GROWING = [Say("Once"), Pause(60)]
+GROWING: ScriptedResponse = [Say("Once"), Pause(60)]
 STOPPED = f"Once\n\n{words.STOPPED_BY_RESET}"
 
 

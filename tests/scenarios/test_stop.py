@@ -14,7 +14,7 @@ from tests.scenarios.chat import (
 )
 from tests.scenarios.conftest import StartBot, echo
 
-GROWING = [Say("Once"), Pause(60)]
+GROWING: ScriptedResponse = [Say("Once"), Pause(60)]
 
 
 def grow_at_one(request: ReceivedRequest) -> ScriptedResponse:
@@ -95,6 +95,7 @@ async def test_a_stop_between_two_processes_ends_the_answer(start: StartBot) -> 
         await chat.say("hi")
         await wait_for_texts(chat, lambda texts: texts == ["Once"])
     assert list_texts(chat) == [f"Once\n\n{words.RESTARTING}"]
+    assert list_buttons(chat) == [[words.STOP]]
     await chat.say("stop")
     async with start(GROWING, shutdown_timeout_seconds=0.1):
         await wait_for_texts(chat, lambda texts: len(texts) == 1 and texts[0].endswith(words.STOPPED))

@@ -16,8 +16,6 @@ from chatrig.discord import DiscordSimulator
 from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
-from core.turns.store import TurnStore
-from core.turns.turn import Turn
 from core.usage.user_rate_limits import RateLimitDenial
 from tests.channels.discord.conftest import PATCH, POST, create_settings, run_bot, run_discord, wait_until
 from tests.channels.wiring import BACKFILL_LIMITS, echo
@@ -27,20 +25,6 @@ REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 
 
 # Order and duplicates
-
-
-async def test_messages_in_quick_succession_are_answered_in_order(server: DiscordSimulator, tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-    async with run_bot(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
-        first = await bot.mention_bot("ada", "general", "one")
-        await server.wait_for(lambda: bot.list_texts(first))
-        second = await bot.mention_bot("grace", "general", "two")
-        await server.wait_for(lambda: second.reactions.get("👀") == [server.bot_id])
-        assert not first.reactions
-        go_on.set()
-        await bot.wait_for_replies(first, "one!")
-        await bot.wait_for_replies(second, "two!")
-        await server.wait_for(lambda: not second.reactions)
 
 
 async def test_a_message_that_two_connections_receive_is_answered_once(
@@ -74,29 +58,6 @@ async def test_a_queued_reaction_that_fails_delays_nothing(server: DiscordSimula
         await bot.wait_for_replies(second, "two!")
 
 
-async def test_every_reset_is_confirmed(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        for _ in range(2):
-            await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
-            assert bot.list_model_messages() == ["Ada Lovelace: one"]
-            await bot.wait_for_turns(1)
-            await bot.wait_for_replies(await bot.mention_bot("ada", "general", "Reset!"), words.RESET_DONE)
-
-
-async def test_a_reset_does_not_mark_a_complete_answer_as_stopped(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
-        server.faults.delay(PATCH, 3)
-        first = await bot.mention_bot("ada", "general", "tell a story")
-        await bot.wait_for_states("answered")
-        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "reset"), words.RESET_DONE)
-        await bot.wait_for_replies(first, "Once upon a time it ended.")
-        (row,) = await bot.wait_for_turns(1)
-        assert (row.state, row.text) == ("done", None)
-        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "anew!")
-        assert bot.list_texts(first) == ["Once upon a time it ended."]
-        assert bot.list_model_messages() == ["Ada Lovelace: hello"]
-
-
 @pytest.mark.parametrize("is_whole", [False, True])
 async def test_a_reset_between_two_processes_keeps_the_partial_answer(
     server: DiscordSimulator, tmp_path: Path, is_whole: bool
@@ -117,24 +78,6 @@ async def test_a_reset_between_two_processes_keeps_the_partial_answer(
         await bot.wait_for_replies(question, f"Once upon a time{ending}")
         (turn,) = await bot.wait_for_turns(1)
         assert (turn.state, turn.text) == ("done" if is_whole else "cancelled", None)
-
-
-async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
-        first = await bot.mention_bot("ada", "general", "tell a story")
-        await bot.wait_for_replies(first, "Once upon a time")
-        second = await bot.mention_bot("ada", "general", "and another")
-        await server.wait_for(lambda: second.reactions)
-        reset = await bot.mention_bot("ada", "general", "reset")
-        await bot.wait_for_replies(reset, words.RESET_DONE)
-        await bot.wait_for_replies(first, f"Once upon a time\n\n{words.STOPPED_BY_RESET}")
-        await server.wait_for(lambda: not second.reactions)
-        (row,) = await bot.wait_for_turns(1)
-        assert (row.state, row.text) == ("cancelled", None)
-        assert [r.outcome for r in await bot.list_inbox_messages()] == [None, "dropped", "reset"]
-        await bot.model.wait_for_disconnects()
-        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "anew!")
-        assert bot.list_texts(second) == []
 
 
 # Database failures
@@ -203,31 +146,6 @@ async def test_a_stop_ends_the_intake_and_completes_running_answers(server: Disc
         assert len(await bot.list_inbox_messages()) == 1
 
 
-async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0.1) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_replies(question, "half")
-    assert bot.list_texts(question) == [f"half\n\n{words.RESTARTING}"]
-
-
-async def test_the_next_process_continues_in_the_same_message(
-    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0.1) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_replies(question, "half")
-
-        async def raise_process_gone(*_: Any, **__: Any) -> None:
-            raise StoreError("the process is gone")
-
-        monkeypatch.setattr(bot.turns, "_update", raise_process_gone)
-        monkeypatch.setattr(bot.turns, "end", raise_process_gone)
-    async with run_bot(server, tmp_path, "All of it.") as bot:
-        await bot.wait_for_replies(question, "All of it.")
-        await bot.wait_for_turns(1)
-        assert len(bot.list_bot_messages("general")) == 1
-
-
 async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> None:
     before = asyncio.all_tasks()
     with warnings.catch_warnings():
@@ -294,26 +212,6 @@ async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
 
 
 # Slow platform
-
-
-async def test_the_model_stream_never_waits_for_discord(
-    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    story, recorded = "word " * 300, list[str]()
-    answered = TurnStore.save_answer
-
-    async def save_answer(self: TurnStore, turn: Turn, text: str, usage: Any, run_record: Any = None) -> None:
-        recorded.append(text)
-        await answered(self, turn, text, usage, run_record)
-
-    monkeypatch.setattr(TurnStore, "save_answer", save_answer)
-    async with run_bot(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
-        server.faults.delay(PATCH, 6)
-        question = await bot.mention_bot("ada", "general", "a long one")
-        await server.wait_for(lambda: bot.list_calls(PATCH))
-        await wait_until(lambda: recorded)
-        assert [call.status for call in bot.list_calls(PATCH)] == [0]
-        await bot.wait_for_replies(question, story.strip())
 
 
 @pytest.mark.parametrize("end", ["reset", "stop"])

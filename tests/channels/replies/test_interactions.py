@@ -16,7 +16,6 @@ from chatrig.models import Fail, Pause, Say
 from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
-from core.identity import Actor
 from core.turns.turn import CancelReason
 from core.turns.worker import Worker
 from tests.channels.platforms import (
@@ -61,44 +60,6 @@ def count_reply_calls(chat: Chat) -> int:
 # Growing replies
 
 
-async def test_only_the_author_can_stop_a_growing_reply(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
-        await chat.say("hi")
-        await wait_for_texts(chat, lambda found: found == ["Once"])
-        await wait_for_buttons(chat, [words.STOP])
-        await chat.press(words.STOP, user="grace")
-        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.STOP_NOT_ALLOWED])
-        await chat.press(words.STOP)
-        await wait_for_answer(chat, f"Once\n\n{words.STOPPED}")
-        await wait_for_buttons(chat, [words.REGENERATE])
-        assert [row.state for row in await chat.bot.wait_for_turns(1)] == ["cancelled"]
-        assert not chat.list_private_messages("ada")
-
-
-async def test_a_late_stop_is_reported_to_its_user(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
-        await chat.say("hi")
-        await wait_for_buttons(chat, [words.STOP])
-        (turn,) = await chat.bot.list_turns()
-        before = chat.list_replies()[0].buttons[words.STOP]
-        await chat.press(words.STOP)
-        await chat.bot.wait_for_turns(1)
-        assert before == f"stop:{turn.id}"
-        word = await chat.bot.channel._intake.presses.handle(
-            before, actor=Actor(chat.bot.channel.name, chat.simulator.people["ada"].id), locale="ko"
-        )
-        assert word == words.messages_for("ko")(words.ALREADY_ENDED)
-
-
-async def test_a_reply_can_be_stopped_before_the_first_text(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, [Pause(60)]) as chat:
-        await chat.say("hi")
-        await wait_for_buttons(chat, [words.STOP])
-        assert list_texts(chat) == [words.PLACEHOLDER]
-        await chat.press(words.STOP)
-        await wait_for_answer(chat, words.STOPPED)
-
-
 async def test_the_stop_button_is_under_the_last_chunk_until_the_end(simulator: Any, tmp_path: Path) -> None:
     go_on, end = asyncio.Event(), asyncio.Event()
     long = "A sentence of some words. " * 160
@@ -111,19 +72,6 @@ async def test_the_stop_button_is_under_the_last_chunk_until_the_end(simulator: 
         end.set()
         await chat.bot.wait_for_turns(1)
         assert list_buttons(chat) == [*([] for _ in chat.list_replies()[1:]), get_answer_buttons(chat)]
-
-
-async def test_a_released_reply_keeps_its_stop_button(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
-        await chat.say("hi")
-        await wait_for_texts(chat, lambda found: found == ["Once"])
-        await chat.bot.worker.stop(0.1)
-        await wait_for_answer(chat, f"Once\n\n{words.RESTARTING}")
-        assert list_buttons(chat) == [[words.STOP]]
-        await chat.press(words.STOP)
-    async with run_conversation(simulator, tmp_path, "never said") as chat:
-        await wait_for_texts(chat, lambda found: words.STOPPED in found[-1])
-        await wait_for_buttons(chat, [words.REGENERATE])
 
 
 async def test_buttons_need_no_calls_of_their_own(simulator: Any, tmp_path: Path) -> None:
@@ -154,43 +102,6 @@ async def test_disabled_buttons_are_not_shown(simulator: Any, tmp_path: Path) ->
 # Edits and deletions
 
 
-async def test_an_edit_during_an_answer_offers_a_new_answer(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, [Say("Two and tow"), Pause(60)], "Four.") as chat:
-        await chat.say("two and tow?")
-        await wait_for_texts(chat, lambda found: found == ["Two and tow"])
-        (row,) = await chat.bot.list_inbox_messages()
-        await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
-        await wait_for_buttons(chat, [words.ANSWER_EDITED, words.STOP])
-        await chat.press(words.ANSWER_EDITED)
-        await wait_for_answer(chat, "Four.")
-        await wait_for_buttons(chat, get_answer_buttons(chat))
-        await chat.bot.wait_for_turns(2)
-        prompts = [
-            message["content"] for message in chat.bot.model.requests[-1]["messages"] if message["role"] == "user"
-        ]
-        assert len(prompts) == 1
-        assert "two and two?" in prompts[0]
-
-
-async def test_an_edit_after_an_answer_offers_a_new_answer(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, "Tow?", "Four.") as chat:
-        await chat.say("two and tow?")
-        await chat.bot.wait_for_turns(1)
-        (row,) = await chat.bot.list_inbox_messages()
-        content = row.message["text"]
-        for text, wanted in (
-            ("two and two?", get_answer_buttons(chat, words.ANSWER_EDITED)),
-            (content, get_answer_buttons(chat)),
-        ):
-            await chat.bot.channel._intake.handle_edit(row.event_key, text)
-            await wait_for_buttons(chat, wanted)
-        await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
-        await wait_for_buttons(chat, get_answer_buttons(chat, words.ANSWER_EDITED))
-        assert list_texts(chat) == ["Tow?"]
-        await chat.press(words.ANSWER_EDITED)
-        await wait_for_answer(chat, "Four.")
-
-
 async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
     simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,35 +114,6 @@ async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
         await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         go_on.set()
         await wait_for_buttons(chat, get_answer_buttons(chat, words.ANSWER_EDITED))
-
-
-async def test_an_edit_survives_a_change_of_the_worker(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(
-        simulator, tmp_path, [Say("Tow"), Pause(60)], [Say("Tow"), Pause(0.2), Say("?")]
-    ) as chat:
-        await chat.say("two and tow?")
-        await wait_for_texts(chat, lambda found: found == ["Tow"])
-        (row,) = await chat.bot.list_inbox_messages()
-        await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
-        await wait_for_buttons(chat, [words.ANSWER_EDITED, words.STOP])
-        await chat.bot.restart_worker()
-        await wait_for_buttons(chat, get_answer_buttons(chat, words.ANSWER_EDITED))
-
-
-async def test_a_deleted_question_ends_its_answer_with_a_notice(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)], "It is 42.") as chat:
-        await chat.say("one")
-        await wait_for_texts(chat, lambda found: found == ["Once"])
-        (row,) = await chat.bot.list_inbox_messages()
-        await chat.bot.channel._intake.handle_deletion(row.event_key)
-        await wait_for_answer(chat, f"Once\n\n{words.STOPPED_BY_DELETION}")
-        assert list_buttons(chat) == [[]]
-        await chat.say("two")
-        await chat.bot.wait_for_turns(2)
-        (_, row) = await chat.bot.list_inbox_messages()
-        await chat.bot.channel._intake.handle_deletion(row.event_key)
-        await wait_for_answer(chat, f"Once\n\n{words.STOPPED_BY_DELETION}", f"It is 42.\n\n{words.STOPPED_BY_DELETION}")
-        assert list_buttons(chat) == [[], []]
 
 
 async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
@@ -284,19 +166,6 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
         await chat.bot.channel._intake.drain(5)
         assert list_texts(chat) == ["Four."]
         assert list_buttons(chat) == [get_answer_buttons(chat)]
-
-
-async def test_a_deleted_reply_is_not_rerendered(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, "It is 42.", "last") as chat:
-        await chat.say("one")
-        await chat.bot.wait_for_turns(1)
-        (row,) = await chat.bot.list_inbox_messages()
-        async with chat.bot.database.write() as connection:
-            await connection.execute(sa.text("UPDATE turns SET chunks = '[\"1\"]'"))  # the message is deleted
-        before = count_reply_calls(chat)
-        await chat.bot.channel._intake.handle_edit(row.event_key, "edited")
-        await chat.bot.channel._intake.drain(2)
-        assert count_reply_calls(chat) == before
 
 
 # Languages

@@ -104,14 +104,6 @@ async def test_an_invisible_answer_is_named_as_empty(simulator: Any, tmp_path: P
         assert list_texts(chat) == [words.NO_ANSWER]
 
 
-async def test_an_answer_that_just_fits_needs_no_file(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, LONG[:5_000], max_chunks=4) as chat:
-        await chat.say("long")
-        await wait_for_turns(chat)
-        assert not chat.list_files()
-        assert 1 < len(list_texts(chat)) <= 4
-
-
 async def test_without_file_permission_the_answer_is_posted_in_chunks(simulator: Any, tmp_path: Path) -> None:
     async with run_conversation(simulator, tmp_path, LONG, max_chunks=2) as chat:
         for rights in ("scopes", "permissions"):

@@ -35,36 +35,6 @@ async def test_a_mention_is_answered_in_its_thread_and_named_in_the_prompt(
         assert (reply.thread_ts, reply.edited, reply.unfurl_links, reply.unfurl_media) == (question.ts, *[False] * 3)
 
 
-async def test_a_direct_message_has_no_author_name_in_the_prompt(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
-
-
-async def test_a_follow_up_in_a_thread_of_the_bot_needs_no_mention(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        elsewhere = await slack.post_message("ada", "general", "hi all")
-        await slack.post_message("grace", "general", "hi ada", thread_ts=elsewhere.ts)
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
-        await slack.post_message("ada", "general", "two", thread_ts=question.ts)
-        await bot.wait_for_texts(question, lambda texts: "heard: ada: two" in texts)
-        await slack.wait_for(lambda: is_acknowledged(slack))
-        assert len(bot.list_texts(elsewhere)) == 2
-        assert len(await bot.list_inbox_messages()) == 2
-
-
-@BOTH_MODES
-async def test_a_redelivered_event_is_answered_once(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_turns(1)
-        await slack.redeliver(question)
-        await slack.wait_for(lambda: sum(e.attempt > 0 for e in slack.envelopes) == 2 and is_acknowledged(slack))
-        assert len(await bot.list_turns()) == 1
-        assert len(bot.list_texts(question)) == 2
-
-
 async def test_an_event_is_acknowledged_only_when_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accept, refused = InboxStore.accept, 0
 
@@ -110,70 +80,10 @@ async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSimulato
         assert await bot.list_inbox_messages() == []
 
 
-async def test_messages_in_quick_succession_are_answered_in_order_with_a_reaction(
-    slack: SlackSimulator, tmp_path: Path
-) -> None:
-    go_on = asyncio.Event()
-    script = [[Pause(go_on), Say("one!")], "two!"]
-    async with run_bot(slack, tmp_path, *script) as bot:
-        first = await bot.mention_bot("ada", "general", "one")
-        await slack.wait_for(lambda: len(bot.list_thread(first)) == 2)
-        second = await bot.mention_bot("ada", "general", "two", thread_ts=first.ts)
-        await slack.wait_for(lambda: second.reactions.get("eyes") == [slack.bot_user_id])
-        assert first.reactions == {}
-        go_on.set()
-        texts = await bot.wait_for_texts(first, lambda texts: texts[-1] == "two!")
-        assert [text for text in texts if not text.startswith("@")] == ["one!", "two!"]
-        await slack.wait_for(lambda: not second.reactions)
-
-
-async def test_unsupported_files_are_named_to_the_model(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await slack.post_message("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
-        expected = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I do not recognize its type]"
-        await bot.wait_for_texts(question, lambda texts: expected in texts)
-
-
 async def test_a_bare_mention_is_described_to_the_model(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", "general", bot.mention)
         await bot.wait_for_texts(question, lambda texts: "heard: ada: [ada mentioned you without a text]" in texts)
-
-
-async def test_a_reset_runs_and_is_confirmed_once(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_turns(1)
-        slack.faults.lose_response("chat.postMessage")
-        reset = await bot.mention_bot("ada", "general", "Reset!", thread_ts=question.ts)
-        await bot.wait_for_texts(question, lambda texts: words.RESET_DONE in texts)
-        await slack.redeliver(reset)
-        await slack.wait_for(lambda: is_acknowledged(slack))
-        second = await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
-        await bot.wait_for_texts(second, lambda texts: "heard: ada: two" in texts)
-        assert bot.list_texts(question).count(words.RESET_DONE) == 1
-        assert [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"] == [
-            "ada: two"
-        ]
-
-
-async def test_a_reset_stops_the_turn_and_drops_queued_messages(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
-        first = await bot.mention_bot("ada", "general", "tell a story")
-        await bot.wait_for_texts(first, lambda texts: "Once upon a time" in texts)
-        second = await bot.mention_bot("ada", "general", "and another", thread_ts=first.ts)
-        await slack.wait_for(lambda: "eyes" in second.reactions)
-        await bot.mention_bot("ada", "general", "reset", thread_ts=first.ts)
-        await bot.wait_for_texts(first, lambda texts: words.RESET_DONE in texts)
-        await bot.wait_for_texts(first, lambda texts: any(words.STOPPED_BY_RESET[1:-1] in text for text in texts))
-        await slack.wait_for(lambda: not second.reactions)
-        (row,) = await bot.wait_for_turns(1)
-        assert (row.state, row.text) == ("cancelled", None)
-        assert [r.outcome for r in await bot.list_inbox_messages()] == [None, "dropped", "reset"]
-        await bot.model.wait_for_disconnects()
-        third = await bot.mention_bot("ada", "general", "hello", thread_ts=first.ts)
-        await bot.wait_for_texts(third, lambda texts: texts[-1] == "anew!")
-        assert len(bot.model.requests) == 2
 
 
 async def test_an_author_name_is_fetched_once(slack: SlackSimulator, tmp_path: Path) -> None:

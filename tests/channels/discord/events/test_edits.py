@@ -11,50 +11,13 @@ from chatrig.discord import DiscordSimulator
 from chatrig.models import Pause, Say
 from core.concurrency import retry
 from core.errors import StoreError
-from core.inbox.store import AcceptResult, InboxStore
-from core.inbox_message import InboxMessage
-from core.usage.user_rate_limits import RateLimitDenial
-from tests.channels.discord.conftest import POST, has_ignored_messages, run_bot, wait_until
+from core.inbox.store import InboxStore
+from tests.channels.discord.conftest import has_ignored_messages, run_bot, wait_until
 from tests.channels.wiring import echo
 from tests.fixtures.retry_waits import limited_wait
 
 
-async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
-    server: DiscordSimulator, tmp_path: Path
-) -> None:
-    go_on = asyncio.Event()
-    async with run_bot(server, tmp_path, lambda request: [Pause(go_on), Say(f"heard: {request.text}")]) as bot:
-        first = await bot.mention_bot("ada", "general", "one")
-        await server.wait_for(lambda: bot.list_texts(first))
-        second = await bot.mention_bot("ada", "general", "two")
-        await server.wait_for(lambda: second.reactions)
-        await server.unfurl_link(second)
-        await server.edit_message("ada", second, f"{bot.mention} three <@{server.people['grace'].id}>")
-        await wait_for_edit(bot, "three @Grace Hopper")
-        go_on.set()
-        await bot.wait_for_replies(second, "heard: Ada Lovelace: three @Grace Hopper")
-
-
-async def wait_for_edit(bot: Any, text: str) -> None:
-    await bot.database.wait_until(bot.list_inbox_messages, lambda rows: rows[-1].message["text"] == text)
-
-
-async def test_regenerate_answers_the_edited_question(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
-        await bot.wait_for_turns(1)
-        await server.unfurl_link(question)
-        await server.edit_message("ada", question, f"{bot.mention} two")
-        await server.wait_for(lambda: words.ANSWER_EDITED in answer.buttons)
-        assert len(bot.list_calls(POST)) == 1
-        await server.click_button("ada", answer, answer.buttons[words.ANSWER_EDITED])
-        await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
-        assert bot.list_model_messages() == ["Ada Lovelace: two"]
-        assert answer.pings == frozenset()
-
-
-async def test_a_question_that_is_deleted_while_queued_is_not_answered(
+async def test_queued_questions_that_are_deleted_at_once_are_not_answered(
     server: DiscordSimulator, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
@@ -63,51 +26,13 @@ async def test_a_question_that_is_deleted_while_queued_is_not_answered(
         await server.wait_for(lambda: bot.list_texts(first))
         second, third = [await bot.mention_bot("ada", "general", text) for text in ("two", "three")]
         await server.wait_for(lambda: second.reactions and third.reactions)
-        await server.delete_message("ada", second)
-        await server.delete_messages([third])
+        await server.delete_messages([second, third])
         outcomes = [None, "deleted", "deleted"]
         await bot.database.wait_until(bot.list_inbox_messages, lambda rows: [row.outcome for row in rows] == outcomes)
         go_on.set()
         await bot.wait_for_replies(first, "one!")
         assert await bot.list_turns()
         assert len(await bot.wait_for_turns(1)) == 1
-
-
-async def test_an_edit_or_deletion_during_the_intake_is_applied(
-    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take_in, accept = asyncio.Event(), InboxStore.accept
-
-    async def accept_slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
-        await take_in.wait()
-        return await accept(self, inbound)
-
-    monkeypatch.setattr(InboxStore, "accept", accept_slowly)
-    async with run_bot(server, tmp_path, echo) as bot:
-        first, second = [await bot.mention_bot("ada", place, "one") for place in ("general", "random")]
-        await server.edit_message("ada", first, f"{bot.mention} two")
-        await server.delete_message("ada", second)
-        await server.wait_for(lambda: {"MESSAGE_UPDATE", "MESSAGE_DELETE"} <= {event.name for event in server.events})
-        last = await server.post_message("ada", server.open_dm("ada"), "last")
-        await wait_until(lambda: len(bot.channel._work._tasks) == 5)
-        take_in.set()
-        await bot.wait_for_replies(last, "heard: last")
-        await server.wait_for(
-            lambda: any("two" in a.text or words.ANSWER_EDITED in a.buttons for a in bot.list_replies(first))
-        )
-        await bot.database.wait_until(bot.list_inbox_messages, lambda rows: "deleted" in [row.outcome for row in rows])
-        assert "heard: Ada Lovelace: one" not in bot.list_texts(second)
-
-
-async def test_an_answer_to_a_deleted_question_ends_with_a_notice(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_replies(question, "half")
-        await server.delete_message("ada", question)
-        await server.wait_for(
-            lambda: bot.list_bot_messages("general")[0].text == f"half\n\n{words.STOPPED_BY_DELETION}"
-        )
-        await bot.model.wait_for_disconnects()
 
 
 async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSimulator, tmp_path: Path) -> None:
@@ -131,6 +56,7 @@ async def test_edits_without_a_change_or_a_known_message_do_nothing(server: Disc
         (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
         await bot.wait_for_turns(1)
         await server.pin_message("ada", question)
+        await server.unfurl_link(question)
         await server.edit_message("ada", question, f"{bot.mention}  one ")
         await server.delete_message("ada", other)
         assert await has_ignored_messages(bot)
