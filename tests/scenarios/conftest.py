@@ -89,11 +89,11 @@ def create_settings(simulator: Any, model: ScriptedOpenAI, database_url: str) ->
 
 
 async def wait_until_connected(simulator: Any, running: asyncio.Task[None]) -> None:
-    connecting = asyncio.ensure_future(simulator.wait_until_connected(timeout=LIMIT_SECONDS))
-    await asyncio.wait([connecting, running], return_when="FIRST_COMPLETED")
-    if running.done():
-        connecting.cancel()
-        running.result()
+    connecting = asyncio.ensure_future(simulator.wait_until_connected(LIMIT_SECONDS))
+    ended, _ = await asyncio.wait([connecting, running], return_when="FIRST_COMPLETED")
+    connecting.cancel()
+    for task in ended:
+        task.result()
 
 
 def echo(request: ReceivedRequest) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from channels.answerer import Answerer
 from channels.i18n import messages as words
