@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +17,12 @@ from core.concurrency import gc_tuning
 from core.sessions.prompt_text import QUOTE_END
 from core.store.database import Database
 from tests.bot.conftest import empty_environment
-from tests.channels.conftest import clean_discord_library, simulator
-from tests.core.conftest import database_url
+from tests.channels.conftest import clean_discord_library
+from tests.channels.platforms import run_simulator
 from tests.fixtures import empty_databases
 from tests.scenarios.chat import Chat, open_chat
 
-__all__ = ["clean_discord_library", "database_url", "empty_environment", "simulator"]
+__all__ = ["clean_discord_library", "empty_environment"]
 
 #: Seconds in which a bot starts or stops.
 LIMIT_SECONDS = 30
@@ -39,6 +40,34 @@ def _cheap_start(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _prepare_database(database: Database) -> None:
     if database.is_sqlite:
         await empty_databases.create_tables(database)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(("slack", "sqlite"), id="slack-sqlite"),
+        pytest.param(("slack", "postgres"), id="slack-postgres", marks=pytest.mark.long),
+        pytest.param(("discord", "sqlite"), id="discord-sqlite", marks=pytest.mark.long),
+        pytest.param(("discord", "postgres"), id="discord-postgres"),
+    ]
+)
+def combination(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Return the platform and the database; `make test-long` runs the pairs with the mark, `make test` the others."""
+    platform, database = request.param
+    return platform, database
+
+
+@pytest.fixture
+async def simulator(combination: tuple[str, str]) -> AsyncIterator[Any]:
+    async with run_simulator(combination[0]) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def database_url(combination: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of a new SQLite file, or of an empty PostgreSQL database."""
+    if combination[1] == "postgres":
+        return str(request.getfixturevalue("postgres"))
+    return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
 
 
 @pytest.fixture
