@@ -28,8 +28,8 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 gc.disable()  # until pytest has collected the tests, since imports leave little garbage
 
-#: Folders whose tests start many processes or a browser.
-LONG_FOLDERS = (Path(__file__).parent / "acceptance", Path(__file__).parent / "chaos")
+#: Folders whose tests start many processes or a browser, or run a benchmark.
+LONG_FOLDERS = tuple(Path(__file__).parent / name for name in ("acceptance", "benchmarks", "chaos"))
 
 #: Python's default thresholds of the garbage collector.
 GC_THRESHOLDS = gc.get_threshold()

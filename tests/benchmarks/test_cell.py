@@ -14,7 +14,6 @@ QUICK_SPEED = 40.0
 CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "contender",
     [contender for contender in CONTENDERS if contender.name != nanobot.NAME],

@@ -130,7 +130,6 @@ def test_a_load_without_messages_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         main()
 
 
-@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_an_overlapping_deploy_loses_doubles_and_cuts_no_reply(tmp_path: Path, python: Path) -> None:
     result = await run.run_load(

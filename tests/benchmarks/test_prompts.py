@@ -9,7 +9,6 @@ def test_the_shared_fraction_is_counted_from_the_first_character() -> None:
     assert list_shared_fractions(["abcd", "abcdef", "abxdef", "ab"]) == [1.0, 2 / 6, 2 / 6]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "conversation", [CONVERSATIONS[0], CONVERSATIONS[-1]], ids=lambda conversation: conversation.name
 )

@@ -162,7 +162,6 @@ def test_messages_that_no_bot_received_are_counted_separately() -> None:
     assert "| not received | 2 |" in table(outcome)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("python")
 async def test_a_soak_with_faults_loses_doubles_and_cuts_no_reply(

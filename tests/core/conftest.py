@@ -78,7 +78,7 @@ def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.001, 0.001))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of a new SQLite file, then of an empty PostgreSQL database."""
     if request.param == "postgres":

@@ -175,7 +175,7 @@ async def test_an_image_of_an_unknown_type_is_a_file(simulator: Any, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("size", "sentence"), [(0, EMPTY_FILE_NOTE), (30 * 2**20, FILE_TOO_LARGE_NOTE)], ids=["empty", "30 MB"]
+    ("size", "sentence"), [(0, EMPTY_FILE_NOTE), (21 * 2**20, FILE_TOO_LARGE_NOTE)], ids=["empty", "21 MB"]
 )
 @pytest.mark.parametrize("vendor", ["gemini", "openai"])
 async def test_an_empty_or_large_image_ends_in_a_sentence(

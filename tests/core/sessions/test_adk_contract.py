@@ -54,7 +54,7 @@ class Services(NamedTuple):
     memory: BaseMemoryService
 
 
-@pytest.fixture(params=["adk", "sqlite", "postgres"])
+@pytest.fixture(params=["adk", "sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
     """Return None for ADK's own services, then an SQLite and a PostgreSQL URL."""
     if request.param == "postgres":
