@@ -115,14 +115,3 @@ async def test_an_export_as_a_message_is_a_file_in_place(start: StartBot) -> Non
         ((name, data),) = chat.list_files()
         assert name == "transcript.md"
         assert b"heard one" in data
-
-
-async def test_mute_and_listen_end_and_resume_answers_without_a_mention(start: StartBot) -> None:
-    async with start(echo) as chat:
-        await chat.open_thread()
-        await ask(chat, "one")
-        for text, answer in (("mute", words.MUTED), ("listen", words.UNMUTED)):
-            await chat.say(text)
-            await wait_for_texts(chat, lambda texts: texts[-1] == answer)  # noqa: B023 (it is waited for)
-            await chat.say(f"after {text}", mentions_bot=False)
-        await wait_for_answers(chat, "heard one", words.MUTED, words.UNMUTED, "heard after listen")
