@@ -121,7 +121,7 @@ def _list_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[as
 
 
 def _is_log_or_docstring(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) or ast.unparse(node).startswith(("logger.", "_logger."))
+    return isinstance(node, ast.Constant) or ast.unparse(node).startswith("log.")
 
 
 def _mutate(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:

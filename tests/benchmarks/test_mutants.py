@@ -11,7 +11,7 @@ SOURCE = '''\
 class Queue:
     def take(self, size: int = 3) -> list[str]:
         """Take items."""
-        logger.info("taking %s", size)
+        log.info("taking %s", size)
         if size > 3 and not self.closed:
             self.wake()
         return [item for item in self.items if item != f"a {size}"][: size + 1]
