@@ -157,7 +157,7 @@ def _make_built_in_app(
         raise SettingsError(*(f"{setting}: {fault}" for fault in str(error).splitlines())) from error
     file = settings.mcp_file if table.mcp is None else table.mcp
     is_asked_for = table.mcp is not None or "mcp_file" in settings.model_fields_set
-    if file.name and (file.exists() or is_asked_for):
+    if file.name and (is_asked_for or file.exists()):
         tools += load_servers(file, dotenv_values(".env"))
     return create_app(
         config, model=registry.make_adapter(table.model or registry.default), tools=tools, plugins=plugins

@@ -101,7 +101,7 @@ class AgentSection(SettingsSection):
 
         None if `AGENT` is set, or if the file does not exist and `AGENTS_FILE` is not set.
         """
-        if self.agent or not (self.agents_file.exists() or "agents_file" in self.model_fields_set):
+        if self.agent or not ("agents_file" in self.model_fields_set or self.agents_file.exists()):
             return None
         return self.agents_file
 

@@ -35,7 +35,7 @@ WRONG_VALUES = (
 
 
 #: Settings whose value hides the faults of others, or adds some.
-ENTANGLED = frozenset({"agent", "agent_instruction_file", "agents_file", "secret_key"})
+ENTANGLED = frozenset({"agent", "agent_instruction_file", "secret_key"})
 
 
 def list_faults(value: str, *names: str) -> list[tuple[str, str]]:
