@@ -61,6 +61,11 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) * 3
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the modules in `LONG_FOLDERS` if none of their tests is selected."""
+    return True if config.option.markexpr == "not long" and collection_path in LONG_FOLDERS else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in `LONG_FOLDERS`, before pytest selects by marks."""
