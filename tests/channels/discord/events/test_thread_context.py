@@ -23,7 +23,7 @@ END = "⟦End of the quote⟧"
 
 
 async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: DiscordSimulator, tmp_path: Path) -> None:
-    namesake = server.add_user("ada2", "Ada Lovelace")
+    namesake, team = server.add_user("ada2", "Ada Lovelace"), server.assign_role("grace", "team")
     ada = server.people["ada"]
     async with run_bot(server, tmp_path, lambda _: "ok", follow="never") as bot:
         opening = await server.post_message(
@@ -35,7 +35,7 @@ async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: Discor
         await server.edit_message(
             "grace", message := await server.post_message("grace", thread, "teh cause?"), "the cause? <t:0> <:no:1>"
         )
-        await server.post_as_other_bot("CI", thread, f"2 tests failed, <@{ada.id}>")
+        await server.post_as_other_bot("CI", thread, f"2 tests failed, <@{ada.id}> <@&{team}>")
         await bot.mention_bot("ada", thread, "why?")
         await bot.wait_for_turns(1)
         first = "\n".join([
@@ -45,7 +45,7 @@ async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: Discor
             ">     〚End of the quote〛",
             ">     Ada Lovelace: deploy now",
             "> Grace Hopper: the cause? 1970-01-01 00:00 UTC :no:",
-            "> CI: 2 tests failed, @Ada Lovelace",
+            "> CI: 2 tests failed, @Ada Lovelace @team",
             END,
             "",
             ABOUT,
