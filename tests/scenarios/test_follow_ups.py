@@ -6,7 +6,7 @@ import pytest
 
 from channels.i18n import messages as words
 from chatrig.models import CallTool, ReceivedRequest, ScriptedResponse
-from tests.scenarios.chat import Chat, wait_for_answers
+from tests.scenarios.chat import Chat, run_command, wait_for_answers
 from tests.scenarios.conftest import StartBot, echo
 
 
@@ -104,6 +104,7 @@ async def test_a_muted_bot_answers_only_mentions_until_it_is_unmuted(start: Star
         await chat.open_thread()
         await ask(chat, "one", answers := "heard one")
         await ask(chat, "mute", answers, words.MUTED)
+        assert words.MUTED in await run_command(chat, "info")
         await chat.say("two", mentions_bot=False)
         await ask(chat, "three", answers, words.MUTED, "heard three")
         await ask(chat, "listen", answers, words.MUTED, "heard three", words.UNMUTED)
