@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.base import Button, Chunk, File, FileRefusedError, Plan, Priority
+from channels.base import Button, File, FileRefusedError, Priority
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
 from channels.discord.replies.reactions import make_queued_reactions as make_discord_reactions
@@ -25,9 +25,11 @@ from channels.slack.replies.surface import SlackSurface
 from chatrig.discord import DiscordSimulator
 from chatrig.slack import SlackSimulator
 from core.errors import SurfaceError
+from tests.channels.discord.conftest import PAUSES
 from tests.channels.discord.conftest import create_settings as create_discord_settings
 from tests.channels.platforms import DiscordChat, SlackChat
 from tests.channels.slack.conftest import create_settings as create_slack_settings
+from tests.fixtures.recorded_ids import RecordedIds, RecordedReply
 
 
 async def _ignore_reaction(_address: Address) -> None:
@@ -115,31 +117,6 @@ class MemorySurface(MessageSurface):
 
     async def _find_own(self) -> dict[int, str]:
         return dict(enumerate(self.messages))
-
-
-class RecordedIds:
-    """Message ids of a reply, recorded as `Reply` does."""
-
-    def __init__(self) -> None:
-        self.ids: list[str] = []
-
-    async def record(self, position: int, message_id: str) -> None:
-        assert position <= len(self.ids)
-        self.ids[position:] = [message_id, *self.ids[position + 1 :]]
-
-    async def show(
-        self,
-        board: MemorySurface,
-        texts: list[str],
-        priority: Priority = Priority.FINAL,
-        controls: Sequence[Button] = (),
-        files: Sequence[File] = (),
-    ) -> bool:
-        plan = Plan([Chunk(0, 0, text) for text in texts], priority, controls, files)
-        is_complete = await board.show(plan, tuple(self.ids), self.record)
-        if is_complete:
-            del self.ids[len(texts) + len(files) :]
-        return is_complete
 
 
 TEXTS = st.lists(st.sampled_from(["one", "two", "three"]), min_size=1, max_size=4)
@@ -276,11 +253,7 @@ async def test_a_refused_file_is_reported_after_the_rest_is_shown() -> None:
 # Both platforms
 
 
-#: Seconds between the tries of a call with transient errors.
-PAUSES = (0.01, 0.01)
-
-
-class SurfaceReply:
+class SurfaceReply(RecordedReply):
     """Reply to a question in #general, with the message ids that it has recorded.
 
     Attributes:
@@ -291,23 +264,11 @@ class SurfaceReply:
     def __init__(
         self, simulator: Any, question: Any, calls: Mapping[str, str], create_surface: Callable[[], MessageSurface]
     ) -> None:
+        super().__init__(create_surface())
         self.simulator = simulator
         self.calls = calls
         self.create_surface = create_surface
-        self.surface = create_surface()
-        self.known: list[str] = []
         self._question = question
-
-    async def show(self, *texts: str, priority: Priority = Priority.FINAL) -> bool:
-        async def record(position: int, message_id: str) -> None:
-            assert position <= len(self.known)
-            self.known[position:] = [message_id, *self.known[position + 1 :]]
-
-        plan = Plan([Chunk(0, 0, text) for text in texts], priority)
-        is_complete = await self.surface.show(plan, tuple(self.known), record)
-        if is_complete:
-            del self.known[len(texts) :]
-        return is_complete
 
     @property
     def messages(self) -> list[Any]:

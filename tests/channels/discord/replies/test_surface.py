@@ -5,7 +5,7 @@ from typing import Any
 import discord
 import pytest
 
-from channels.base import Chunk, Plan, Priority
+from channels.base import Priority
 from channels.discord.client.api import DiscordApi, SentMessage
 from channels.discord.replies.reactions import make_queued_reactions
 from channels.discord.replies.surface import DiscordSurface
@@ -14,13 +14,14 @@ from chatrig.discord import DiscordMessage, DiscordSimulator, GuildChannel
 from chatrig.models import Fail, Pause, Say
 from core.errors import SurfaceError
 from tests.channels.discord.conftest import PATCH, POST, run_bot
+from tests.fixtures.recorded_ids import RecordedReply
 
 DELETE = "DELETE /channels/{channel}/messages/{message}"
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 UNARCHIVE = "PATCH /channels/{channel}"
 
 
-class DiscordSurfaceReply:
+class DiscordSurfaceReply(RecordedReply):
     """Discord reply surface for a question, with the message ids that it has recorded."""
 
     def __init__(self, server: DiscordSimulator, api: DiscordApi, question: DiscordMessage) -> None:
@@ -29,19 +30,7 @@ class DiscordSurfaceReply:
         self.api = api
         self.address = {"channel": question.channel.id, "message": question.id, "speaker": "Ada"}
         self.queued_reactions = make_queued_reactions(self.api)
-        self.surface = DiscordSurface(self.api, self.queued_reactions, self.address)
-        self.known: list[str] = []
-
-    async def show(self, *texts: str, priority: Priority = Priority.FINAL) -> bool:
-        async def record(position: int, message: str) -> None:
-            assert position <= len(self.known)
-            self.known[position:] = [message, *self.known[position + 1 :]]
-
-        plan = Plan([Chunk(0, 0, text) for text in texts], priority)
-        is_complete = await self.surface.show(plan, tuple(self.known), record)
-        if is_complete:
-            del self.known[len(texts) :]
-        return is_complete
+        super().__init__(DiscordSurface(self.api, self.queued_reactions, self.address))
 
     @property
     def messages(self) -> list[DiscordMessage]:

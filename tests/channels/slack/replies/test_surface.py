@@ -11,6 +11,7 @@ from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.surface import SlackSurface
 from chatrig.slack import SlackMessage, SlackSimulator
 from core.errors import SurfaceError
+from tests.fixtures.recorded_ids import RecordedReply
 
 #: Seconds between the tries of a call with transient errors.
 PAUSES = (0.01, 0.01)
@@ -20,7 +21,7 @@ async def refuse_record(_position: int, _ts: str) -> None:
     raise AssertionError("it stands by now")
 
 
-class SlackSurfaceReply:
+class SlackSurfaceReply(RecordedReply):
     """Slack reply surface for a question, with the message ids that it has recorded."""
 
     def __init__(self, slack: SlackSimulator, web: AsyncWebClient, question: SlackMessage) -> None:
@@ -34,19 +35,7 @@ class SlackSurfaceReply:
             "ts": question.ts,
         }
         self.queued_reactions = make_queued_reactions(self.api)
-        self.surface = SlackSurface(self.api, self.queued_reactions, self.address, "turn-1")
-        self.known: list[str] = []
-
-    async def show(self, *texts: str, priority: Priority = Priority.FINAL) -> bool:
-        async def record(position: int, ts: str) -> None:
-            assert position <= len(self.known)
-            self.known[position:] = [ts, *self.known[position + 1 :]]
-
-        plan = Plan([Chunk(0, 0, text) for text in texts], priority)
-        is_complete = await self.surface.show(plan, tuple(self.known), record)
-        if is_complete:
-            del self.known[len(texts) :]
-        return is_complete
+        super().__init__(SlackSurface(self.api, self.queued_reactions, self.address, "turn-1"))
 
     @property
     def messages(self) -> list[SlackMessage]:
