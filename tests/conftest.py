@@ -127,6 +127,13 @@ def postgres(postgres_url: str) -> str:
     return postgres_url
 
 
+def get_database_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """Return the URL of a new SQLite file ("sqlite"), or of an empty PostgreSQL database ("postgres")."""
+    if kind == "postgres":
+        return str(request.getfixturevalue("postgres"))
+    return f"sqlite+aiosqlite:///{folder / 'parley.db'}"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Start the fork servers once, and pass their folders to each xdist process."""

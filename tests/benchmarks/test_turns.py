@@ -8,6 +8,7 @@ from benchmarks.turns.many_workers import Throughput
 from benchmarks.turns.one_worker import ConcurrentTurns, IdleUsage, SingleTurns
 from benchmarks.turns.report import TurnFigures, table
 from benchmarks.turns.statements import select_writes
+from tests.conftest import get_database_url
 
 
 def test_writing_statements_are_counted_separately() -> None:
@@ -62,6 +63,4 @@ def test_the_table_has_a_column_per_database_and_a_dash_for_no_value() -> None:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        return str(request.getfixturevalue("postgres"))
-    return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+    return get_database_url(request.param, request, tmp_path)

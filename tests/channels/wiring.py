@@ -296,11 +296,6 @@ def echo(request: ReceivedRequest) -> str:
     return f"heard: {request.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-def echo_without_author(request: ReceivedRequest) -> str:
-    """Return "heard " and the question of a model request, without context and author."""
-    return f"heard {request.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
-
-
 async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
     """Poll until the predicate is true, for changes outside the simulator.
 

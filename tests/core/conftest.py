@@ -22,6 +22,7 @@ from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
+from tests.conftest import get_database_url
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.conversation import converse
 from tests.fixtures.retry_waits import limited_wait
@@ -81,9 +82,7 @@ def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of a new SQLite file, then of an empty PostgreSQL database."""
-    if request.param == "postgres":
-        return str(request.getfixturevalue("postgres"))
-    return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+    return get_database_url(request.param, request, tmp_path)
 
 
 D = TypeVar("D", bound=Database)

@@ -19,6 +19,7 @@ from core.store.database import Database
 from tests.bot.conftest import empty_environment
 from tests.channels.conftest import clean_discord_library
 from tests.channels.platforms import run_simulator
+from tests.conftest import get_database_url
 from tests.fixtures import empty_databases
 from tests.scenarios.chat import Chat, open_chat
 
@@ -64,10 +65,7 @@ async def simulator(combination: tuple[str, str]) -> AsyncIterator[Any]:
 
 @pytest.fixture
 def database_url(combination: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a new SQLite file, or of an empty PostgreSQL database."""
-    if combination[1] == "postgres":
-        return str(request.getfixturevalue("postgres"))
-    return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+    return get_database_url(combination[1], request, tmp_path)
 
 
 @pytest.fixture

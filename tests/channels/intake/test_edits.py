@@ -15,14 +15,14 @@ from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
 from core.usage.user_rate_limits import RateLimitDenial
 from tests.channels.platforms import run_conversation, wait_for_answer
-from tests.channels.wiring import echo_without_author
+from tests.scenarios.conftest import echo
 
 
 async def test_an_added_mention_during_downtime_is_answered(
     simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
-    async with run_conversation(simulator, tmp_path, echo_without_author) as chat:
+    async with run_conversation(simulator, tmp_path, echo) as chat:
         await chat.say("one")
         await wait_for_answer(chat, "heard one")
         message = await simulator.post_message("ada", "general", "who is on call?")
@@ -32,14 +32,14 @@ async def test_an_added_mention_during_downtime_is_answered(
     await simulator.edit_message("ada", message, f"{chat.bot.mention} who is on call?")
     if isinstance(simulator, SlackSimulator):
         await simulator.discard_pending()
-    async with run_conversation(simulator, tmp_path, echo_without_author) as chat:
+    async with run_conversation(simulator, tmp_path, echo) as chat:
         await wait_for_answer(chat, "heard one", "heard two", "heard who is on call?")
 
 
 async def test_a_mention_that_is_added_to_an_old_message_is_no_question(
     simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(simulator, tmp_path, echo_without_author) as chat:
+    async with run_conversation(simulator, tmp_path, echo) as chat:
         monkeypatch.setattr(listener, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         monkeypatch.setattr(parser, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         message = await simulator.post_message("ada", "general", "is it green?")
@@ -65,7 +65,7 @@ async def test_changes_during_storing_are_applied(
         return await accept(self, inbound)
 
     monkeypatch.setattr(InboxStore, "accept", accept_slowly)
-    async with run_conversation(simulator, tmp_path, echo_without_author) as chat:
+    async with run_conversation(simulator, tmp_path, echo) as chat:
         message = await chat.say("tow")
         await asyncio.wait_for(started.wait(), 10)
         text = f"{chat.bot.mention} two"
