@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
 
 from channels.access import AccessDecision
@@ -32,11 +34,20 @@ from channels.slack.events.agent_context import AgentContextStore
 from channels.slack.events.authors import resolve_event_authors
 from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
-from channels.slack.events.parser import MessageChange, parse_addressed_edit, parse_change, parse_message, workspace_of
+from channels.slack.events.parser import (
+    SESSION_STOPPED,
+    MessageChange,
+    parse_addressed_edit,
+    parse_change,
+    parse_message,
+    workspace_of,
+)
 from channels.slack.events.thread_context import SlackContextFetcher
+from channels.slack.interactions.commands import CHOICE_BUTTON
+from channels.slack.interactions.forms import ANSWER_MODAL, FORM_BUTTON
 from channels.slack.interactions.handler import SlackInteractionHandler
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
-from channels.slack.interactions.shortcuts import make_command_syntax
+from channels.slack.interactions.shortcuts import ASK, ASK_MODAL, RESET, WHY, make_command_syntax
 from channels.slack.replies.assistant import AssistantThreads, suggest_prompts
 from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.streaming import StreamPolicy, StreamSurface
@@ -52,6 +63,9 @@ from core.privacy.vault import Cipher, Vault
 from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
+
+#: Any id of a command or button.
+_ANY = re.compile(".")
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT_SECONDS = 30.0
@@ -112,9 +126,11 @@ class SlackChannel:
         self._app = AsyncApp(
             name=PLATFORM,  # Bolt: without a name it reads the sources of its callers, for 0.1 s
             client=self._client,
-            authorize=None if settings.bot_token else _authorize_nothing,
-            request_verification_enabled=False,  # HttpMode verifies
-            before_authorize=self._dispatch,
+            authorize=_authorize,
+            process_before_response=True,  # an event is acknowledged once it is stored
+            raise_error_for_unhandled_request=True,  # see _respond_to_error
+            request_verification_enabled=False,  # HttpMode verifies the raw bytes
+            ignoring_self_events_enabled=False,  # the parser decides
             attaching_conversation_kwargs_enabled=False,
         )
         self._parse = partial(
@@ -147,6 +163,7 @@ class SlackChannel:
             surface=self._surface_of,
             is_installed=self._is_installed,
         )
+        self._register_listeners()
         self.routes = list[web.AbstractRouteDef]()
         if vault is not None and self._tokens is not None:
             app = {"client_id": settings.client_id, "client_secret": settings.client_secret}
@@ -162,6 +179,46 @@ class SlackChannel:
         http = HttpMode(self._app, settings.signing_secret)
         self.routes += http.routes
         return http
+
+    def _register_listeners(self) -> None:
+        app, interactions = self._app, self._interactions
+        if self._tokens is not None:
+            app.use(self._skip_uninstalled)
+        app.error(self._respond_to_error)
+        app.event("message")(self._receive_message)
+        app.event("app_mention")(self._receive_message)
+        app.event(events.CONTEXT_CHANGED)(self._save_agent_context)
+        app.event(events.HOME_OPENED)(self._suggest_prompts)
+        app.event(events.APP_UNINSTALLED)(self._remove_workspace)
+        app.event(events.TOKENS_REVOKED)(self._remove_workspace)
+        app.event(SESSION_STOPPED)(interactions.receive_stop)
+        app.command(_ANY)(interactions.receive_command)
+        app.block_action(CHOICE_BUTTON)(interactions.receive_choice)
+        app.block_action(FORM_BUTTON)(interactions.open_answer_form)
+        app.block_action(_ANY)(interactions.receive_press)
+        app.message_shortcut(ASK)(interactions.open_prompt_form)
+        app.message_shortcut(RESET)(interactions.receive_reset)
+        app.message_shortcut(WHY)(interactions.receive_why)
+        app.view(ASK_MODAL)(interactions.receive_prompt)
+        app.view(ANSWER_MODAL)(interactions.receive_answer)
+
+    async def _skip_uninstalled(
+        self, body: Mapping[str, Any], next_: Callable[[], Awaitable[BoltResponse | None]]
+    ) -> BoltResponse | None:
+        """Acknowledge an event of a workspace that removed the app, as Bolt middleware.
+
+        An interaction passes: its acknowledgement cannot wait for the database, and its handler checks this as well.
+        """
+        if body.get("type") == "event_callback" and not await self._is_installed(workspace_of(body)):
+            return BoltResponse(status=200)
+        return await next_()
+
+    async def _respond_to_error(self, error: Exception) -> BoltResponse:
+        """Return HTTP 500, so that Slack delivers the event again; but acknowledge a payload without a listener."""
+        if isinstance(error, BoltUnhandledRequestError):
+            return BoltResponse(status=200)
+        log.error("an event cannot be processed: %s", format_error(error))
+        return BoltResponse(status=500)
 
     async def start(self) -> None:
         await verify_tokens(self._client, self._app_token)
@@ -261,36 +318,6 @@ class SlackChannel:
     ) -> SurroundingMessages:
         return await self._context.fetch(messages, history)
 
-    async def _dispatch(
-        self,
-        body: dict[str, Any],
-        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - Bolt's name
-    ) -> BoltResponse:
-        """Process an event or interaction of Slack, as Bolt middleware.
-
-        An event is stored before the response. If it cannot be stored, the response is HTTP 500, and Slack delivers the
-        event again. For interactions see `SlackInteractionHandler.handle`. Only the URL verification is passed on to
-        Bolt: Bolt would acknowledge an event even if its own `auth.test` fails.
-
-        Args:
-            body: Slack's payload.
-            next: passes the payload on to Bolt.
-
-        Returns:
-            The response: the acknowledgement, or an error.
-        """
-        if body.get("type") == "url_verification":
-            return await next()
-        if (acknowledgement := await self._interactions.handle(body)) is not None:
-            return BoltResponse(status=200, body=dict(acknowledgement) or "")
-        try:
-            if body.get("type") == "event_callback" and await self._is_installed(workspace_of(body)):
-                await self._handle_event(body)
-        except Exception as error:
-            log.error("an event cannot be processed: %s", format_error(error))
-            return BoltResponse(status=500)
-        return BoltResponse(status=200)
-
     async def _is_installed(self, team: str) -> bool:
         """Return whether the app is installed in a workspace; if not, log a warning.
 
@@ -304,39 +331,33 @@ class SlackChannel:
         log.warning("the app is not installed in workspace %s: its events are ignored", team)
         return False
 
-    async def _handle_event(self, body: Mapping[str, Any]) -> None:
-        event = body.get("event") or {}
-        match event.get("type"):
-            case "app_mention" | "message":
-                body = await resolve_event_authors(self._directory, body)
-                if incoming := self._parse(body):
-                    await self._backfill.receive(self._agent_contexts.attach(incoming, event))
-                elif change := parse_change(body):
-                    await self._apply_change(change, parse_addressed_edit(body, self._parse))
-            case events.CONTEXT_CHANGED:
-                self._agent_contexts.save(body)
-            case events.HOME_OPENED if event.get("tab") == "messages" and self._settings.prompts:
-                ids = workspace_of(body), str(event["channel"]), str(event["user"])
-                identity = await self._identities.resolve_interaction(*ids)
-                if self._services.access_policy.check(*identity) is not AccessDecision.ALLOWED:
-                    return
-                prompts = suggest_prompts(self._api, workspace_of(body), event["channel"], self._settings.prompts)
-                self._intake.run_in_background(prompts, name="prompts")
-            case events.APP_UNINSTALLED:
-                await self._remove_workspace(body)
-            case events.TOKENS_REVOKED if (event.get("tokens") or {}).get("bot"):
-                await self._remove_workspace(body)
+    async def _receive_message(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        body = await resolve_event_authors(self._directory, body)
+        if incoming := self._parse(body):
+            await self._backfill.receive(self._agent_contexts.attach(incoming, event))
+        elif change := parse_change(body):
+            await self._apply_change(change, parse_addressed_edit(body, self._parse))
 
-    async def _remove_workspace(self, body: Mapping[str, Any]) -> None:
+    async def _save_agent_context(self, body: Mapping[str, Any]) -> None:
+        self._agent_contexts.save(body)
+
+    async def _suggest_prompts(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        if event.get("tab") != "messages" or not self._settings.prompts:
+            return
+        team, channel = workspace_of(body), str(event["channel"])
+        identity = await self._identities.resolve_interaction(team, channel, str(event["user"]))
+        if self._services.access_policy.check(*identity) is AccessDecision.ALLOWED:
+            prompts = suggest_prompts(self._api, team, channel, self._settings.prompts)
+            self._intake.run_in_background(prompts, name="prompts")
+
+    async def _remove_workspace(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         """Delete the stored token of a workspace that removed the app.
 
         A token that was stored after the event stays. If the app has the token of a single workspace, nothing is done:
         `TokenMonitor` checks that token.
-
-        Args:
-            body: the payload of an `app_uninstalled` or `tokens_revoked` event.
         """
-        if self._tokens is not None:
+        is_removed = event["type"] == events.APP_UNINSTALLED or (event.get("tokens") or {}).get("bot")
+        if self._tokens is not None and is_removed:
             await self._tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
 
     async def _apply_change(self, change: MessageChange, incoming: IncomingMessage | None) -> None:
@@ -384,9 +405,9 @@ class SlackChannel:
         return self.create_surface(inbound.address, turn_id=inbound.event_key)
 
 
-async def _authorize_nothing(*_: object, **__: object) -> AuthorizeResult:
-    """Return an empty result in place of Bolt's token lookup.
+async def _authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+    """Return an authorization without a token: `SlackApi`, which makes all calls, looks the tokens up.
 
-    Bolt never calls it, since `_dispatch` responds before.
+    Bolt's own authorization calls `auth.test`, and acknowledges an event for which that call fails.
     """
-    return AuthorizeResult(enterprise_id=None, team_id=None)
+    return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id)

@@ -155,7 +155,7 @@ async def test_a_session_of_another_channel_cannot_be_chosen(
         calls = len(slack.calls)
         for forged in (session, f"{session}/../", f"slack:{slack.team_id}:{slack.channels['general'].id}"):
             actions = [{"action_id": f"pick:{command}:{forged}"}]
-            assert not await bot.channel._interactions.handle({**body, "actions": actions})
+            assert await bot.dispatch({**body, "actions": actions}) == 200
         assert await list_rows(bot) == before
         assert len(slack.calls) == calls
 

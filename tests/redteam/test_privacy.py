@@ -65,7 +65,7 @@ async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSimula
         for action in ("export", "export json", "export ../..", "reset", "forget"):
             for message in (secret, other):
                 actions = [{"action_id": f"pick:{action}:slack:{team}:{message.channel.id}:{message.ts}"}]
-                assert not await bot.channel._interactions.handle({**body, "actions": actions})
+                assert await bot.dispatch({**body, "actions": actions}) == 200
         everything = [message for channel in slack.channels.values() for message in slack.messages(channel)]
         assert not any(message.files for message in everything)
         assert not any("secret is 7" in message.text for message in everything)

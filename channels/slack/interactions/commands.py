@@ -4,6 +4,7 @@ Slack: docs.slack.dev/interactivity/implementing-slash-commands. Slash commands 
 belongs to a session: the user may have to choose one of their sessions in the channel.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from channels.base import Button
@@ -27,6 +28,7 @@ MAX_CHOICES = 5
 
 #: Prefix of the id of a button that chooses a session for a command; the command and the session id follow.
 CHOICE_PREFIX = "pick:"
+CHOICE_BUTTON = re.compile(f"^{CHOICE_PREFIX}")
 
 
 def choice_text(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:

@@ -4,6 +4,7 @@ Slack: docs.slack.dev/reference/views/modal-views. A modal has at most 100 block
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,9 @@ from channels.slack.client.blocks import LABEL_SIZE, MAX_MENU_OPTIONS
 from channels.slack.interactions.responses import ResponseTarget
 from core.tools.human_requests import Question
 from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField
+
+#: The ids of the buttons that open a form: see `create_button`.
+FORM_BUTTON = re.compile("^form:")
 
 #: The callback id of the modal, and the prefix of the ids of its inputs and their blocks.
 ANSWER_MODAL, FIELD_PREFIX = "answer", "field-"
@@ -68,11 +72,6 @@ def _input_blocks(question: Question, entries: Entries, say: MessageCatalog) -> 
             block = _input_block(position, field, entries, say, has_menu=False)
         size += len(json.dumps(block))
         yield block
-
-
-def is_answer(body: Mapping[str, Any]) -> bool:
-    """Return whether an interaction's payload is a submitted modal of `answer_modal`."""
-    return body.get("type") == "view_submission" and body["view"].get("callback_id") == ANSWER_MODAL
 
 
 def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

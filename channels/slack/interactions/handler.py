@@ -12,37 +12,23 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from channels.commands.handlers import CommandResult
+from slack_bolt.async_app import AsyncAck
+
+from channels.commands.handlers import CommandContext, CommandResult
 from channels.i18n import messages as words
 from channels.intake.context import about_reference
 from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Retract
 from channels.rate_limits.caller import RefusedError
-from channels.replies.buttons import parse_button
 from channels.services import ChannelServices
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed_id
 from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.authors import resolve_authors
-from channels.slack.events.parser import SESSION_STOPPED
-from channels.slack.interactions.commands import (
-    CHOICE_PREFIX,
-    MAX_CHOICES,
-    choice_buttons,
-    choice_text,
-    parse_choice,
-)
-from channels.slack.interactions.forms import ANSWER_MODAL, FIELD_PREFIX, answer_modal, is_answer, parse_form
+from channels.slack.interactions.commands import MAX_CHOICES, choice_buttons, choice_text, parse_choice
+from channels.slack.interactions.forms import FIELD_PREFIX, answer_modal, parse_form
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
-from channels.slack.interactions.shortcuts import (
-    ASK,
-    ASK_INPUT,
-    ASK_MODAL,
-    RESET,
-    WHY,
-    ask_modal,
-    modal_metadata,
-)
+from channels.slack.interactions.shortcuts import ASK_INPUT, ask_modal, modal_metadata
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import PLATFORM, event_key, session_id, thread_ts_of
 from channels.slack.settings import DmSessions
@@ -96,124 +82,107 @@ class SlackInteractionHandler(InteractionHandler):
         self._surface = surface
         self._is_installed = is_installed
 
-    async def handle(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Process an interaction in the background, and return its acknowledgement.
-
-        The call returns once the interaction is stored or refused, or `ACK_SECONDS` have passed: see
-        `InteractionHandler.receive`. For an interaction that only opens a form, it returns at once. The entries of an
-        answer's form are checked before, for at most `FORM_CHECK_SECONDS`.
-
-        Args:
-            body: Slack's payload.
-
-        Returns:
-            The JSON body of the acknowledgement: empty, or for a form with errors the keys `response_action` and
-            `errors`. None if the payload is no interaction of this app, or the id of its button is invalid.
-        """
-        if body.get("type") == "message_action" and body.get("callback_id") == ASK:
-            self._intake.run_in_background(self._open_form(body), name="form")
-            return {}
-        if body.get("type") == "block_actions" and body.get("actions"):
-            press = parse_button(pressed_id(body["actions"][0]))
-            if press is not None and press.action == "form":
-                self._intake.run_in_background(self._open_answer_form(body, press.target_id), name="form")
-                return {}
-        if is_answer(body) and (errors := await self._find_form_errors(body)):
-            return {"response_action": "errors", "errors": errors}
-        parsed = self._parse(body)
-        if parsed is None:
-            return None
-        acknowledged = asyncio.Event()
-        self._intake.run_in_background(self._receive(parsed, acknowledged), name=parsed.kind)
-        await acknowledged.wait()
-        return {}
-
-    async def _receive(self, parsed: Interaction, acknowledged: asyncio.Event) -> None:
-        async def acknowledge(_: Interaction) -> bool:
-            acknowledged.set()
-            return True
-
-        try:
-            await self.receive(parsed, partial(self._identify, parsed), acknowledge)
-        finally:
-            acknowledged.set()
-
-    def _parse(self, body: Mapping[str, Any]) -> Interaction | None:
-        if body.get("command"):
-            return self._parse_command(body)
-        if (body.get("event") or {}).get("type") == SESSION_STOPPED:
-            return self._parse_stop(body)
-        match body.get("type"):
-            case "block_actions" if body.get("actions"):
-                return self._parse_press(body)
-            case "message_action" if body.get("callback_id") in (WHY, RESET):
-                return self._parse_shortcut(body)
-            case "view_submission" if body["view"].get("callback_id") in (ASK_MODAL, ANSWER_MODAL):
-                return self._parse_answer(body) if is_answer(body) else self._parse_prompt(body)
-        return None
-
-    def _parse_command(self, body: Mapping[str, Any]) -> Interaction:
+    async def receive_command(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
         target, argument = ResponseTarget.of_command(body), str(body.get("text") or "").strip()
         syntax, sent = self._intake.commands.syntax, str(body["command"])
         name = syntax.find_name(sent)
         if sent != (command := syntax.format_slash_command(name)):
             log.warning("Slack sent %s, not %s: update the app by `parley manifest slack`", sent, command)
         values = {"name": name, "argument": argument}
-        return Interaction("command", target.context(None, ""), values, asdict(target))
+        await self._receive(ack, Interaction("command", target.context(None, ""), values, asdict(target)))
 
-    def _parse_stop(self, body: Mapping[str, Any]) -> Interaction:
-        """Return a press of Slack's own stop button in a thread as the command `stop`.
+    async def receive_stop(self, ack: AsyncAck, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        """Receive a press of Slack's own stop button in a thread as the command `stop`.
 
         The command does not affect messages that were sent after the press.
         """
-        target, event = ResponseTarget.of_stop(body), body["event"]
+        target = ResponseTarget.of_stop(body)
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
         session = session_id(target.team, target.channel, target.thread_ts, self._dm_sessions)
         context = replace(target.context(session, target.thread_ts), sent_at=pressed_at, until=pressed_at)
-        return Interaction("command", context, {"name": "stop", "argument": ""}, asdict(target))
+        await self._receive(ack, Interaction("command", context, {"name": "stop", "argument": ""}, asdict(target)))
 
-    def _parse_press(self, body: Mapping[str, Any]) -> Interaction | None:
-        """Parse a button press; a press on a choice of a session becomes its command.
+    async def receive_press(self, ack: AsyncAck, body: Mapping[str, Any], action: Mapping[str, Any]) -> None:
+        target = ResponseTarget.of_message(body)
+        context, values = target.context(None, target.thread_ts), {"button": pressed_id(action)}
+        await self._receive(ack, Interaction("press", context, values, asdict(target)))
 
-        Slack: `actions` has the one button that was pressed.
+    async def receive_choice(self, ack: AsyncAck, body: Mapping[str, Any], action: Mapping[str, Any]) -> None:
+        """Receive a press that chooses a session as the command for that session: see `choice_buttons`.
 
-        Returns:
-            An interaction of the kind `command` for a button that chooses a session (see `choice_buttons`), else of
-            the kind `press`. None if the chosen session is of another channel, or the button's id is malformed.
+        It is ignored if the session is of another channel, or the button's id is malformed.
         """
-        target, button = ResponseTarget.of_message(body), pressed_id(body["actions"][0])
-        if not button.startswith(CHOICE_PREFIX):
-            return Interaction("press", target.context(None, target.thread_ts), {"button": button}, asdict(target))
-        choice = parse_choice(button, target.place)
+        target = ResponseTarget.of_message(body)
+        choice = parse_choice(pressed_id(action), target.place)
         if choice is None:
-            return None
+            await ack()
+            return
         name, argument, session = choice
+        context = target.context(session, thread_ts_of(session))
         values = {"name": name, "argument": argument, "replaces": True}
-        return Interaction("command", target.context(session, thread_ts_of(session)), values, asdict(target))
+        await self._receive(ack, Interaction("command", context, values, asdict(target)))
 
-    def _parse_shortcut(self, body: Mapping[str, Any]) -> Interaction:
-        target, ts = ResponseTarget.of_message(body), str(body["message_ts"])
-        root = target.thread_ts or ts
-        context = target.context(session_id(target.team, target.channel, root, self._dm_sessions), root)
-        if body["callback_id"] == RESET:
-            return Interaction("command", context, {"name": "reset", "argument": ""}, asdict(target))
-        files = [str(file.get("id")) for file in body["message"].get("files") or ()]
+    async def receive_reset(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
+        target, context = self._parse_shortcut(body)
+        await self._receive(ack, Interaction("command", context, {"name": "reset", "argument": ""}, asdict(target)))
+
+    async def receive_why(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
+        target, context = self._parse_shortcut(body)
+        ts, files = str(body["message_ts"]), [str(file.get("id")) for file in body["message"].get("files") or ()]
         values = {"action": "why", "message": ts, "key": event_key(target.team, target.channel, ts), "files": files}
-        return Interaction("menu", context, values, asdict(target))
+        await self._receive(ack, Interaction("menu", context, values, asdict(target)))
 
-    def _parse_prompt(self, body: Mapping[str, Any]) -> Interaction:
-        view = body["view"]
+    async def open_prompt_form(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
+        self._intake.run_in_background(self._open_prompt_form(body), name="form")
+        await ack()
+
+    async def open_answer_form(self, ack: AsyncAck, body: Mapping[str, Any], action: Mapping[str, Any]) -> None:
+        question_id = pressed_id(action).rpartition(":")[2]
+        self._intake.run_in_background(self._open_answer_form(body, question_id), name="form")
+        await ack()
+
+    async def receive_prompt(self, ack: AsyncAck, body: Mapping[str, Any], view: Mapping[str, Any]) -> None:
         metadata = json.loads(view["private_metadata"])
         target, root = ResponseTarget.of_form(body, metadata), metadata["root"]
         text = storable_text(str(view["state"]["values"][ASK_INPUT][ASK_INPUT]["value"] or "")).strip()
         context = target.context(session_id(target.team, target.channel, root, self._dm_sessions), root)
-        return Interaction("prompt", context, {"text": text, "about": metadata}, asdict(target))
+        await self._receive(ack, Interaction("prompt", context, {"text": text, "about": metadata}, asdict(target)))
 
-    def _parse_answer(self, body: Mapping[str, Any]) -> Interaction:
-        target = ResponseTarget.of_form(body, json.loads(body["view"]["private_metadata"]))
-        question, entries = parse_form(body["view"])
-        context = target.context(None, target.thread_ts)
-        return Interaction("answer", context, {"question": question, "entries": entries}, asdict(target))
+    async def receive_answer(self, ack: AsyncAck, body: Mapping[str, Any], view: Mapping[str, Any]) -> None:
+        """Receive a submitted form, or show the errors of its entries in the form."""
+        if errors := await self._find_form_errors(body):
+            await ack(response_action="errors", errors=errors)
+            return
+        target = ResponseTarget.of_form(body, json.loads(view["private_metadata"]))
+        question, entries = parse_form(view)
+        context, values = target.context(None, target.thread_ts), {"question": question, "entries": entries}
+        await self._receive(ack, Interaction("answer", context, values, asdict(target)))
+
+    def _parse_shortcut(self, body: Mapping[str, Any]) -> tuple[ResponseTarget, CommandContext]:
+        target = ResponseTarget.of_message(body)
+        root = target.thread_ts or str(body["message_ts"])
+        return target, target.context(session_id(target.team, target.channel, root, self._dm_sessions), root)
+
+    async def _receive(self, ack: AsyncAck, interaction: Interaction) -> None:
+        """Process an interaction in the background, and acknowledge it once it is stored or refused.
+
+        This takes at most `ACK_SECONDS`: see `InteractionHandler.receive`.
+        """
+        is_stored = asyncio.Event()
+
+        async def acknowledge(_: Interaction) -> bool:
+            is_stored.set()
+            return True
+
+        async def process() -> None:
+            try:
+                await self.receive(interaction, partial(self._identify, interaction), acknowledge)
+            finally:
+                is_stored.set()
+
+        self._intake.run_in_background(process(), name=interaction.kind)
+        await is_stored.wait()
+        await ack()
 
     async def _find_form_errors(self, body: Mapping[str, Any]) -> dict[str, str]:
         """Check the entries of a submitted form before its acknowledgement.
@@ -264,7 +233,7 @@ class SlackInteractionHandler(InteractionHandler):
         context = replace(parsed.context, actor=actor, location=location, locale=locale)
         return replace(parsed, context=context, name=name)
 
-    async def _open_form(self, body: Mapping[str, Any]) -> None:
+    async def _open_prompt_form(self, body: Mapping[str, Any]) -> None:
         opener = await self._authorize_form(body)
         if opener is None:
             return

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.server import run_server
@@ -93,6 +94,12 @@ class WiredSlackBot(WiredBot):
 
     async def mention_bot(self, user: str, channel: str, text: str, **kwargs: Any) -> SlackMessage:
         return await self.slack.post_message(user, channel, f"{self.mention} {text}", **kwargs)
+
+    async def dispatch(self, body: Mapping[str, Any]) -> int:
+        """Pass a payload to the Bolt app, wait for its background tasks, and return the status of the response."""
+        response = await self.channel._app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=dict(body)))
+        await self.channel._intake.drain(10)
+        return response.status
 
     async def wait_for_texts(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
         """Wait until the texts of a message's thread satisfy the predicate; return them."""

@@ -75,7 +75,7 @@ async def test_a_forged_button_resets_nothing(slack: SlackSimulator, tmp_path: P
         }
         elsewhere = f"slack:{slack.team_id}:{question.channel.id}:{question.ts}"
         for made_up in (f"pick:reset:{elsewhere}", "pick:reset", f"pick:nothing:{elsewhere}"):
-            assert not await bot.channel._interactions.handle({**body, "actions": [{"action_id": made_up}]})
+            assert await bot.dispatch({**body, "actions": [{"action_id": made_up}]}) == 200
         assert choice.text == words.CHOOSE_RESET
         assert "reset" not in {row.outcome for row in await bot.list_inbox_messages()}
 
