@@ -1,11 +1,14 @@
-"""Socket Mode: WebSocket connections of slack_sdk for events, with monitoring."""
+"""Socket Mode: connections by Bolt's handler, with what it and slack_sdk lack.
+
+That is a new ticket after a failed handshake, the time of the last frame, a close that does not wait for Slack, and
+references to the running tasks. Each is described where it is added, with the version that lacks it.
+"""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import aiohttp
@@ -100,7 +103,7 @@ class SocketModeConnection:
         await self._connect()
 
     async def close(self) -> None:
-        """Close the connection, even if Slack does not answer (slack_sdk would wait).
+        """Close the connection, even if Slack does not answer (slack_sdk 3.47 would wait).
 
         Events that are being processed are awaited for `CLOSE_TIMEOUT_SECONDS`, and then cancelled. Slack delivers an
         event again if it was not acknowledged before the close.
@@ -121,26 +124,12 @@ class SocketModeConnection:
 
     async def _connect(self) -> asyncio.Task[None]:
         """Start a new slack_sdk client; return the task that ends when it has connected."""
-        handler = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL_SECONDS)
-        client = self._client = handler.client
-        client.socket_mode_request_listeners[:] = [partial(self._handle, handler)]
+        client = self._client = _TrackedHandler(self._app, self._app_token, self._work).client
         client.message_listeners.append(self._on_message)
         await client.aiohttp_client_session.close()  # it is replaced before it has opened anything
         client.aiohttp_client_session = _TicketSession(client)  # type: ignore[assignment]
         self._connecting = asyncio.create_task(client.connect(), name="slack socket")
         return self._connecting
-
-    async def _handle(self, handler: AsyncSocketModeHandler, client: Any, request: Any) -> None:
-        """Pass a Socket Mode request to Bolt, and count the running task for `close`.
-
-        slack_sdk (3.47) keeps no reference to its tasks. If the socket was closed before the acknowledgement, Slack
-        delivers the event again, which is logged.
-        """
-        with self._work.track_current():
-            try:
-                await handler.handle(client, request)
-            except ConnectionError:  # an event that is stored is recognised by its key
-                log.info("the socket was closed before an event was acknowledged: Slack delivers it again")
 
     async def _on_message(self, client: Any, message: Mapping[str, Any], _raw: str | None = None) -> None:
         socket = client.current_session
@@ -152,8 +141,25 @@ class SocketModeConnection:
         socket.last_event_at = time.time()
 
 
+class _TrackedHandler(AsyncSocketModeHandler):
+    """Bolt's handler, whose running tasks are tracked: slack_sdk (3.47) keeps no reference to them."""
+
+    def __init__(self, app: AsyncApp, app_token: str, work: BackgroundTasks) -> None:
+        super().__init__(app, app_token, ping_interval=PING_INTERVAL_SECONDS)
+        self._work = work
+
+    async def handle(self, client: Any, req: Any) -> None:
+        with self._work.track_current():
+            try:
+                await super().handle(client, req)
+            except ConnectionError:  # an event that is stored is recognised by its key
+                log.info("the socket was closed before an event was acknowledged: Slack delivers it again")
+
+
 class _WebSocket(aiohttp.ClientWebSocketResponse):
     """WebSocket that stores the time of the last frame that it received.
+
+    slack_sdk (3.47) calls its listeners for text frames only, of which a quiet workspace sends none.
 
     Attributes:
         last_event_at: the time of that frame, pings included, in seconds since the epoch; 0 until Slack's `hello`.
