@@ -16,7 +16,7 @@ from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
 from channels.slack.manifest import manifest
 from channels.slack.settings import DEFAULT_PROMPTS
 from chatrig.slack import SlackMessage, SlackSimulator
-from core.errors import SettingsError
+from core.errors import SettingsError, StoreError
 from core.store.schema import vault
 from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, create_settings, run_bot
 from tests.channels.wiring import echo
@@ -199,6 +199,26 @@ async def test_a_revoked_token_is_deleted_unless_it_was_replaced(
         await slack.redeliver(row)
         await slack.wait_for(lambda: slack.envelopes[-1].attempt and slack.envelopes[-1].acknowledged_at)
         await check_bot_answers(bot, slack, "still there")
+
+
+async def test_an_event_comes_again_if_the_installation_cannot_be_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_installed, failures = workspaces.WorkspaceTokenStore.is_installed, iter([StoreError("out of reach")] * 2)
+
+    async def fail_at_first(self: workspaces.WorkspaceTokenStore, team: str) -> bool:
+        if error := next(failures, None):
+            raise error
+        return await is_installed(self, team)
+
+    async with SlackSimulator(speed=4) as slack:
+        slack.install(manifest(prompts=DEFAULT_PROMPTS))
+        async with run_installable_bot(slack, tmp_path) as bot:
+            await install(bot, slack)
+            monkeypatch.setattr(workspaces.WorkspaceTokenStore, "is_installed", fail_at_first)
+            question = await check_bot_answers(bot, slack, "one")
+            assert any(envelope.attempt for envelope in slack.envelopes)
+            assert len(list_texts(slack, question)) == 2
 
 
 async def test_an_installation_by_another_process_is_found_at_once(slack: SlackSimulator, tmp_path: Path) -> None:
