@@ -34,14 +34,7 @@ from channels.slack.events.agent_context import AgentContextStore
 from channels.slack.events.authors import resolve_event_authors
 from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
-from channels.slack.events.parser import (
-    SESSION_STOPPED,
-    MessageChange,
-    parse_addressed_edit,
-    parse_change,
-    parse_message,
-    workspace_of,
-)
+from channels.slack.events.parser import MessageChange, parse_addressed_edit, parse_change, parse_message, workspace_of
 from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.interactions.commands import CHOICE_BUTTON
 from channels.slack.interactions.forms import ANSWER_MODAL, FORM_BUTTON
@@ -187,11 +180,11 @@ class SlackChannel:
         app.error(self._respond_to_error)
         app.event("message")(self._receive_message)
         app.event("app_mention")(self._receive_message)
-        app.event(events.CONTEXT_CHANGED)(self._save_agent_context)
+        app.event(events.CONTEXT_CHANGED)(self._agent_contexts.save)
         app.event(events.HOME_OPENED)(self._suggest_prompts)
         app.event(events.APP_UNINSTALLED)(self._remove_workspace)
         app.event(events.TOKENS_REVOKED)(self._remove_workspace)
-        app.event(SESSION_STOPPED)(interactions.receive_stop)
+        app.event(events.SESSION_STOPPED)(interactions.receive_stop)
         app.command(_ANY)(interactions.receive_command)
         app.block_action(CHOICE_BUTTON)(interactions.receive_choice)
         app.block_action(FORM_BUTTON)(interactions.open_answer_form)
@@ -337,9 +330,6 @@ class SlackChannel:
             await self._backfill.receive(self._agent_contexts.attach(incoming, event))
         elif change := parse_change(body):
             await self._apply_change(change, parse_addressed_edit(body, self._parse))
-
-    async def _save_agent_context(self, body: Mapping[str, Any]) -> None:
-        self._agent_contexts.save(body)
 
     async def _suggest_prompts(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         if event.get("tab") != "messages" or not self._settings.prompts:

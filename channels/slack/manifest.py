@@ -10,7 +10,6 @@ from channels.commands.handlers import ARGUMENT_PLACEHOLDERS, COMMAND_DESCRIPTIO
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import REDIRECT_PATH
-from channels.slack.events.parser import SESSION_STOPPED
 from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.interactions.shortcuts import SHORTCUT_DESCRIPTIONS, SHORTCUTS, make_command_syntax
 
@@ -22,6 +21,9 @@ HOME_OPENED = "app_home_opened"
 
 #: A user opens another channel or object while the app is visible.
 CONTEXT_CHANGED = "app_context_changed"
+
+#: A user pressed Slack's own stop button of a thread.
+SESSION_STOPPED = "agent_session_stopped"
 
 #: The app was removed from a workspace; tokens were revoked, for that or for another reason.
 APP_UNINSTALLED, TOKENS_REVOKED = "app_uninstalled", "tokens_revoked"

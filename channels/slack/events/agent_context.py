@@ -36,16 +36,12 @@ class AgentContextStore:
         self._cipher = cipher
         self._entities: TTLCache[tuple[str, str], Sequence[Any]] = TTLCache(MAX_USERS, CONTEXT_SECONDS)
 
-    def save(self, body: Mapping[str, Any]) -> None:
-        """Store in memory the entities of an `app_context_changed` event.
+    async def save(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        """Store in memory the entities of an `app_context_changed` event, as Bolt listener.
 
         Slack: docs.slack.dev/reference/events/app_context_changed shows no user; @slack/types has the field `user`.
         An event without that field is ignored.
-
-        Args:
-            body: an Events API payload with the event.
         """
-        event = body["event"]
         if user := event.get("user"):
             self._entities[workspace_of(body), str(user)] = (event.get("context") or {}).get("entities") or ()
 

@@ -15,9 +15,6 @@ from core.inbox_message import InboxMessage, storable_text
 #: Subtypes of the messages that people write; all others are for messages of Slack itself or of bots, and for edits.
 _USER_SUBTYPES = {None, "file_share", "me_message", "thread_broadcast"}
 
-#: Slack: a user pressed Slack's own stop button of a thread.
-SESSION_STOPPED = "agent_session_stopped"
-
 
 @dataclass(frozen=True, slots=True)
 class MessageChange:

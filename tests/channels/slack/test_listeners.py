@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from channels.slack.adapter import SlackChannel
+from channels.slack.events.agent_context import AgentContextStore
 from channels.slack.interactions.handler import SlackInteractionHandler
 from channels.slack.manifest import EVENTS
 from chatrig.models import Pause, Say
@@ -21,7 +22,7 @@ LISTENERS = {
     "message.groups": "_receive_message",
     "message.im": "_receive_message",
     "message.mpim": "_receive_message",
-    "app_context_changed": "_save_agent_context",
+    "app_context_changed": "save",
     "app_home_opened": "_suggest_prompts",
     "app_uninstalled": "_remove_workspace",
     "tokens_revoked": "_remove_workspace",
@@ -65,8 +66,11 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         monkeypatch.setattr(owner, name, call)
 
-    for name in set(LISTENERS.values()):
-        record(SlackInteractionHandler if name == "receive_stop" else SlackChannel, name)
+    record(SlackChannel, "_receive_message")
+    record(SlackChannel, "_remove_workspace")
+    record(SlackChannel, "_suggest_prompts")
+    record(AgentContextStore, "save")
+    record(SlackInteractionHandler, "receive_stop")
     return calls
 
 

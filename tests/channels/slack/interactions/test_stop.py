@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
-from channels.slack.events.parser import SESSION_STOPPED
+from channels.slack.manifest import SESSION_STOPPED
 from chatrig.models import Pause, Say
 from chatrig.slack import SlackSimulator
 from core.conversations.service import ConversationService
