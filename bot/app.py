@@ -28,7 +28,7 @@ from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import SettingsError, ShutdownTimeoutError
-from core.inbox.interactions import InteractionQueue
+from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
 from core.privacy.prompts import PromptStore
@@ -239,7 +239,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             answerer.rerender_reply,
             human_requests,
             answerer.update_request_message,
-            InteractionQueue(database, lease),
+            EntryStore(database, lease),
             TurnReports(database, prices),
             DenialNoticeStore(database),
             spending,

@@ -7,7 +7,7 @@ from channels.access import AccessPolicy
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
-from core.inbox.interactions import InteractionQueue
+from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
 from core.inbox_message import ReplyWithoutMention
 from core.tools.human_request_service import HumanRequestService
@@ -45,7 +45,7 @@ class ChannelServices:
         rerender_reply: updates a reply after a user edited or deleted a message.
         human_requests: the store of approvals and of questions to users.
         update_request_message: posts or edits the message of an approval or question.
-        interactions: stores commands, button presses and forms until they are processed.
+        entries: stores commands, button presses and forms until they are handled.
         turn_reports: reads the run records that "Why?" shows.
         denial_notices: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.
@@ -59,7 +59,7 @@ class ChannelServices:
     rerender_reply: RerenderReply
     human_requests: HumanRequestService
     update_request_message: UpdateRequestMessage
-    interactions: InteractionQueue
+    entries: EntryStore
     turn_reports: TurnReports
     denial_notices: DenialNoticeStore
     spending: SpendingStore

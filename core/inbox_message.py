@@ -38,6 +38,8 @@ class InboxOutcome(StrEnum):
         UNADDRESSED: the message was for other people.
         DECIDED: the row is a decision or answer by button or form, which counts for the user rate limits. The `kind` of
             the row is the verdict.
+        PENDING: the row is an entry that is no message, and that a worker handles: see `core.inbox.entries`.
+        HANDLED: such an entry has ended.
     """
 
     RESET = "reset"
@@ -50,6 +52,8 @@ class InboxOutcome(StrEnum):
     RATE_LIMITED = "rate_limited"
     UNADDRESSED = "unaddressed"
     DECIDED = "decided"
+    PENDING = "pending"
+    HANDLED = "handled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,10 @@
 """Chat commands: parses and runs them, and renders their results."""
 
 import re
-import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from math import inf
 from typing import Any, Protocol, get_args
 
 from channels.base import Button, File
@@ -20,7 +18,7 @@ from channels.replies.surface import file_prefix
 from channels.replies.tool_status import shorten_plain
 from channels.services import ChannelServices
 from core.conversations.feedback import Rating
-from core.identity import UNKNOWN_LOCATION, Actor, Location
+from core.inbox.entries import InboxEntry
 from core.inbox_message import InboxMessage
 from core.privacy.export import ExportFormat, ExportViewer
 from core.turns.rerun import RerunDenial
@@ -70,106 +68,10 @@ MAX_EXPORT_BYTES = 8 * 2**20
 #: The commands with an argument.
 _ARGUMENT_COMMANDS: frozenset[CommandName] = CHOICE_COMMANDS | {"why"}
 
-#: The commands that cancel turns.
-CANCELLING_COMMANDS: frozenset[CommandName] = frozenset({"stop", "reset"})
-
 #: The commands whose result only their author may see, and the answer to them in a message, which names the slash
 #: command: see `CommandHandler.format_private_hint`. A message needs `/` or `!` before them, since they are words that
 #: people use.
 PRIVATE_COMMANDS: Mapping[CommandName, str] = {"why": words.WHY_PRIVATELY, "usage": words.USAGE_PRIVATELY}
-
-
-@dataclass(frozen=True, slots=True)
-class CommandContext:
-    """Author and place of a command.
-
-    Attributes:
-        session_id: the session to which the command applies; None if unknown.
-        place: the id of the channel with its threads: see `InboxMessage.place`.
-        author: the platform's id of the author.
-        channel: the name of the adapter.
-        address: the address of replies: see `InboxMessage.address`.
-        event_key: the id that is the same for each delivery of the command.
-        locale: the author's locale as the platform names it; empty if unknown.
-        sent_at: seconds since the epoch.
-        until: `stop` and `reset` do not affect messages that were sent later (seconds since the epoch); infinite for
-            no limit.
-        actor: the author with their roles, for the access policy; None until the author is identified.
-        location: the channel and workspace or server, for the access policy.
-        is_private: whether only the author sees the result.
-    """
-
-    session_id: str | None
-    place: str
-    author: str
-    channel: str
-    address: Mapping[str, Any]
-    event_key: str
-    locale: str = ""
-    sent_at: float = field(default_factory=time.time)
-    until: float = inf
-    actor: Actor | None = None
-    location: Location = UNKNOWN_LOCATION
-    is_private: bool = False
-
-    @property
-    def location_names(self) -> tuple[str, ...]:
-        """The ids that name the location in settings: of channel, parents and workspace.
-
-        A direct message also has the names `PLATFORM:dm` and `dm`: see `Location.get_names`.
-        """
-        return self.location.get_names(self.channel)
-
-    @classmethod
-    def from_message(cls, inbound: InboxMessage, locale: str) -> "CommandContext":
-        """Return the context of a command that is a message.
-
-        The command does not affect later messages: `until` is the time of the message.
-
-        Args:
-            locale: the author's locale; empty if unknown.
-        """
-        return cls(
-            session_id=inbound.session_id,
-            place=inbound.place,
-            author=inbound.author,
-            channel=inbound.channel,
-            address=inbound.address,
-            event_key=inbound.event_key,
-            locale=locale,
-            sent_at=inbound.sent_at,
-            until=inbound.sent_at,
-            actor=inbound.actor,
-            location=inbound.location,
-        )
-
-    def to_message(self, session: str, text: str) -> InboxMessage:
-        """Return an inbox message with the command's author, place, event key and time.
-
-        Args:
-            session: the session id of the message.
-            text: the text of the message.
-        """
-        return InboxMessage(
-            event_key=self.event_key,
-            session_id=session,
-            place=self.place,
-            channel=self.channel,
-            address=self.address,
-            author=self.author,
-            text=text,
-            sent_at=self.sent_at,
-        )
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "CommandContext":
-        """Return the context stored as JSON.
-
-        Args:
-            data: the output of `dataclasses.asdict`, encoded as JSON and decoded.
-        """
-        actor = data["actor"] and Actor.from_json(data["actor"])
-        return cls(**{**data, "actor": actor, "location": Location.from_json(data["location"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +92,7 @@ class CommandResult:
 
 
 class RunInBackground(Protocol):
-    """Signature of `MessageHandler.run_in_background`."""
+    """Signature of `IntakeHandler.run_in_background`."""
 
     def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> None: ...
 
@@ -220,18 +122,18 @@ class CommandHandler:
         self._run_in_background = run_in_background
         self._limiter = CommandLimiter()
 
-    def apply_rate_limit(self, context: CommandContext) -> RateLimitDenial | None:
-        """Count a command towards the rate limit of its author, in this process.
+    def apply_rate_limit(self, message: InboxMessage) -> RateLimitDenial | None:
+        """Count a command or interaction towards the rate limit of its author, in this process.
 
         A command over the limit counts too.
 
         Returns:
             The exceeded rate limit; None if the command may run.
         """
-        return self._limiter.consume(f"{context.channel}:{context.author}")
+        return self._limiter.consume(f"{message.channel}:{message.author}")
 
     async def explain_message(
-        self, message_id: str, event_key: str, file_ids: Sequence[str], context: CommandContext
+        self, message_id: str, event_key: str, file_ids: Sequence[str], entry: InboxEntry
     ) -> CommandResult:
         """Return the turn report for a message of a reply, or for a user's message.
 
@@ -247,13 +149,11 @@ class CommandHandler:
         """
         reports = self._services.turn_reports
         prefixes = [file_prefix(id_) for id_ in file_ids]
-        turn_id = await reports.find_turn_of_message(context.session_id or "", message_id, event_key, prefixes)
-        say, is_admin = words.messages_for(context.locale), self._is_admin(context)
-        return CommandResult(await render_report(reports, turn_id, context.author, say, is_admin=is_admin))
+        turn_id = await reports.find_turn_of_message(entry.message.session_id, message_id, event_key, prefixes)
+        say, is_admin = words.messages_for(entry.locale), self._is_admin(entry)
+        return CommandResult(await render_report(reports, turn_id, entry.message.author, say, is_admin=is_admin))
 
-    async def rate_message(
-        self, message_id: str, event_key: str, rating: Rating, context: CommandContext
-    ) -> CommandResult:
+    async def rate_message(self, message_id: str, event_key: str, rating: Rating, entry: InboxEntry) -> CommandResult:
         """Store a user's rating of an answer, and return the text to show them.
 
         The rating replaces an earlier one of the same user. If no stored answer belongs to the message, or the session
@@ -267,13 +167,14 @@ class CommandHandler:
             StoreError: the database cannot be reached.
         """
         turn_id = await self._services.turn_reports.find_turn_of_message(
-            context.session_id or "", message_id, event_key
+            entry.message.session_id, message_id, event_key
         )
-        is_stored = turn_id is not None and await self._services.feedback.save_feedback(turn_id, context.author, rating)
-        say = words.messages_for(context.locale)
+        author, feedback = entry.message.author, self._services.feedback
+        is_stored = turn_id is not None and await feedback.save_feedback(turn_id, author, rating)
+        say = words.messages_for(entry.locale)
         return CommandResult(say(words.FEEDBACK_THANKS if is_stored else words.ANSWER_NOT_STORED))
 
-    async def run(self, name: CommandName, argument: str, context: CommandContext) -> CommandResult:
+    async def run(self, name: CommandName, argument: str, entry: InboxEntry) -> CommandResult:
         """Run a command, and return the result to show its author.
 
         The caller checks access and counts the command first. If the argument is invalid or the session does not exist,
@@ -285,71 +186,67 @@ class CommandHandler:
         Raises:
             StoreError: the database cannot be reached. Nothing is changed, except that a `stop` may have taken effect.
         """
-        say, argument = words.messages_for(context.locale), argument.strip()[:MAX_ARGUMENT_CHARACTERS]
+        say, argument = words.messages_for(entry.locale), argument.strip()[:MAX_ARGUMENT_CHARACTERS]
         match name:
             case "help":
                 return CommandResult(self._help(say))
             case "usage":
-                return CommandResult(await self._usage(context, say))
+                return CommandResult(await self._usage(entry, say))
             case "why":
-                return CommandResult(await self._why(argument, context, say))
-        session = context.session_id
-        if session is None and name in CHOICE_COMMANDS and not argument:
-            session = ""  # the session begins with the first prompt
-        if session is None or not (name in CHOICE_COMMANDS or await self._services.inbox.has_session(session)):
+                return CommandResult(await self._why(argument, entry, say))
+        session = entry.message.session_id  # without one, the list of a choice is that before the first prompt
+        is_choice = name in CHOICE_COMMANDS and (session or not argument)
+        if not (is_choice or await self._services.inbox.has_session(session)):
             return CommandResult(say(words.NOTHING_TO_RESET))
         match name:
             case "agent":
-                result = await self._agent(session, argument, context, say)
+                result = await self._agent(session, argument, entry, say)
             case "model":
-                result = await self._model(session, argument, context, say)
+                result = await self._model(session, argument, entry, say)
             case "reset":
-                result = await self._reset(session, context, say)
+                result = await self._reset(session, entry, say)
             case "stop":
-                result = await self._stop(session, context, say)
+                result = await self._stop(session, entry, say)
             case "export":
-                result = await self._export(session, argument, context, say)
+                result = await self._export(session, argument, entry, say)
             case "mute" | "listen":
-                result = CommandResult(say(await self._mute(session, context, name == "mute")))
+                result = CommandResult(say(await self._mute(session, entry, name == "mute")))
             case _:
-                result = await self._info(session, context, say)
+                result = await self._info(session, entry, say)
         return result
 
-    async def _mute(self, session: str, context: CommandContext, is_mute: bool) -> str:
-        if is_mute and context.location.is_direct:
+    async def _mute(self, session: str, entry: InboxEntry, is_mute: bool) -> str:
+        if is_mute and entry.message.location.is_direct:
             return words.CANNOT_MUTE_DM
         await self._services.conversations.set_muted(session, is_mute)
         return words.MUTED if is_mute else words.UNMUTED
 
-    async def _export(
-        self, session: str, format_name: str, context: CommandContext, say: MessageCatalog
-    ) -> CommandResult:
+    async def _export(self, session: str, format_name: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
         format_ = next((format_ for format_ in EXPORT_FORMATS if format_ == (format_name.lower() or "md")), None)
         if format_ is None:
             return CommandResult(say(words.UNKNOWN_EXPORT_FORMAT))
         prices = self._services.spending.prices
-        viewer = ExportViewer(context.author, is_admin=self._is_admin(context), is_private=context.is_private)
+        viewer = ExportViewer(entry.message.author, is_admin=self._is_admin(entry), is_private=entry.is_private)
         exported = await self._services.conversations.export_session(
             session, format_, prices, max_bytes=MAX_EXPORT_BYTES, viewer=viewer
         )
         return CommandResult(say(words.EXPORTED), File(f"transcript.{format_}", exported.encode()))
 
-    async def _why(self, argument: str, context: CommandContext, say: MessageCatalog) -> str:
-        reports, is_admin = self._services.turn_reports, self._is_admin(context)
-        author = None if is_admin else context.author
+    async def _why(self, argument: str, entry: InboxEntry, say: MessageCatalog) -> str:
+        reports, is_admin = self._services.turn_reports, self._is_admin(entry)
+        author = None if is_admin else entry.message.author
         turn_id = find_turn_id(argument) or await reports.find_newest_turn(
-            session_id=context.session_id, place=context.place, author=author
+            session_id=entry.message.session_id or None, place=entry.message.place, author=author
         )
-        return await render_report(reports, turn_id, context.author, say, is_admin=is_admin)
+        return await render_report(reports, turn_id, entry.message.author, say, is_admin=is_admin)
 
-    def _is_admin(self, context: CommandContext) -> bool:
-        return context.actor is not None and self._services.access_policy.is_admin(context.actor)
+    def _is_admin(self, entry: InboxEntry) -> bool:
+        return entry.message.actor is not None and self._services.access_policy.is_admin(entry.message.actor)
 
-    async def _stop(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
-        command = context.to_message(session, "stop")
+    async def _stop(self, session: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
         open_requests = await self._services.human_requests.list_open(session_id=session)
         stopped = await self._services.conversations.stop_session(
-            session, author=context.author, until=context.until, command=command
+            session, author=entry.message.author, until=entry.until, command=entry.message
         )
         if stopped is None:
             return CommandResult(say(words.STOPPING), is_visible=True)
@@ -364,10 +261,9 @@ class CommandHandler:
             say(words.STOPPING if stopped else words.NOTHING_TO_STOP), is_visible=stopped.turn_id is not None
         )
 
-    async def _reset(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
-        command = context.to_message(session, "reset")
+    async def _reset(self, session: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
         requests = await self._services.human_requests.list_open(session_id=session)
-        dropped = await self._services.inbox.reset_session(command, until=context.until)
+        dropped = await self._services.inbox.reset_session(entry.message, until=entry.until)
         if isinstance(dropped, RerunDenial):
             return CommandResult(say(words.RESET_SUPERSEDED))
         for request in requests if dropped is not None else ():
@@ -375,8 +271,8 @@ class CommandHandler:
         self._remove_reactions(dropped or ())
         return CommandResult(say(words.RESET_DONE), is_visible=dropped is None)
 
-    async def _info(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
-        status = await self._services.conversations.get_status(session, context.location_names)
+    async def _info(self, session: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
+        status = await self._services.conversations.get_status(session, entry.message.location_names)
         lines = [say(words.STATUS_AGENT, agent=status.agent), say(words.STATUS_MODEL, model=status.model)]
         if status.since is not None:
             since = datetime.fromtimestamp(status.since, UTC)
@@ -392,17 +288,17 @@ class CommandHandler:
             lines.append(say(words.MUTED))
         return CommandResult("\n".join(f"- {line}" for line in lines))
 
-    async def _usage(self, context: CommandContext, say: MessageCatalog) -> str:
+    async def _usage(self, entry: InboxEntry, say: MessageCatalog) -> str:
         return await render_usage(
             self._services.spending,
-            platform=context.channel,
-            author=context.author,
-            place=context.place,
-            is_admin=self._is_admin(context),
+            platform=entry.message.channel,
+            author=entry.message.author,
+            place=entry.message.place,
+            is_admin=self._is_admin(entry),
             say=say,
         )
 
-    async def _agent(self, session: str, agent: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
+    async def _agent(self, session: str, agent: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
         """Choose the agent of a session; without a name, return a list of the agents.
 
         For a name that users may not choose here, nothing is changed, and the text says so and lists the agents.
@@ -412,34 +308,31 @@ class CommandHandler:
             agent: the name of the agent; empty for the list.
         """
         conversations = self._services.conversations
-        offered = conversations.agents.list_selectable(context.location_names)
+        names = entry.message.location_names
+        offered = conversations.agents.list_selectable(names)
         if agent in offered:
-            await conversations.choose_agent(session, agent, place=context.place, location_names=context.location_names)
+            await conversations.choose_agent(session, agent, place=entry.message.place, location_names=names)
             return CommandResult(say(words.AGENT_CHANGED, agent=agent))
         agent_lines = "\n".join(_agent_line(name, conversations.agents.get_description(name)) for name in offered)
         if agent:
             return CommandResult("\n".join([say(words.UNKNOWN_AGENT, agent=_quote_name(agent)), agent_lines]))
-        current = await conversations.get_agent(session, context.location_names)
+        current = await conversations.get_agent(session, names)
         lines = [say(words.CURRENT_AGENT, agent=current.name)]
         if current.unavailable_choice:
             lines.append(say(words.CHOSEN_AGENT_REMOVED, agent=current.unavailable_choice))
         lines += [say(words.SELECTABLE_AGENTS), agent_lines] if len(offered) > 1 else [say(words.NO_OTHER_AGENT)]
         return CommandResult("\n".join(lines))
 
-    async def _model(
-        self, session: str, model_name: str, context: CommandContext, say: MessageCatalog
-    ) -> CommandResult:
-        conversations = self._services.conversations
-        models = await conversations.list_models(session, context.location_names)
+    async def _model(self, session: str, model_name: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
+        conversations, names = self._services.conversations, entry.message.location_names
+        models = await conversations.list_models(session, names)
         model_list = ", ".join(f"`{model}`" for model in models)
         if not model_name:
-            lines = [say(words.CURRENT_MODEL, model=await conversations.get_model(session, context.location_names))]
+            lines = [say(words.CURRENT_MODEL, model=await conversations.get_model(session, names))]
             lines += [say(words.SELECTABLE_MODELS, models=model_list) if len(models) > 1 else say(words.NO_OTHER_MODEL)]
             return CommandResult("\n".join(lines))
         if model_name in models:
-            await conversations.choose_model(
-                session, model_name, place=context.place, location_names=context.location_names
-            )
+            await conversations.choose_model(session, model_name, place=entry.message.place, location_names=names)
             return CommandResult(say(words.MODEL_CHANGED, model=model_name))
         return CommandResult(say(words.UNKNOWN_MODEL, model=_quote_name(model_name), models=model_list))
 

@@ -15,7 +15,7 @@ from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
 from channels.discord.session_ids import PLATFORM, guild_id_of
 from channels.discord.settings import DiscordSettings
-from channels.intake.handler import IncomingMessage
+from channels.intake.incoming import IncomingMessage
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from core.errors import SettingsError

@@ -20,21 +20,17 @@ from channels.discord.dispatcher import Dispatcher
 from channels.discord.events.downloads import DiscordDownloads
 from channels.discord.events.history import DiscordHistory
 from channels.discord.events.listener import MessageListener
-from channels.discord.events.parser import move_to_thread
 from channels.discord.events.thread_context import DiscordContextFetcher
 from channels.discord.events.thread_titles import get_title_as_text
 from channels.discord.interactions.commands import make_command_syntax, make_commands
 from channels.discord.interactions.ephemeral import EphemeralSurface
-from channels.discord.interactions.handler import DiscordInteractionHandler
+from channels.discord.interactions.handler import DiscordIntakeHandler
 from channels.discord.interactions.responses import InteractionResponder
-from channels.discord.replies.reactions import make_queued_reactions, mark_denied
+from channels.discord.replies.reactions import make_queued_reactions
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.session_ids import EPHEMERAL, PLATFORM
 from channels.discord.settings import DiscordSettings
-from channels.discord.text import shorten
 from channels.intake.backfill import Backfill
-from channels.intake.handler import IncomingMessage, MessageHandler
-from channels.rate_limits.caller import RefusedError
 from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from core.concurrency.retry import retry_store
@@ -51,12 +47,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT_SECONDS = 60.0
-
-#: Seconds that starting a thread may take; after that, the reply is posted in the channel.
-THREAD_TIMEOUT_SECONDS = 10.0
-
-#: Most characters in the name of a thread, so that the list of threads shows all of it.
-MAX_THREAD_NAME = 80
 
 #: Seconds that a stop waits for messages and interactions in progress.
 SETTLE_TIMEOUT_SECONDS = 2.0
@@ -95,20 +85,24 @@ class DiscordChannel:
         self._context_fetcher = DiscordContextFetcher(self._api)
         self._queued_reactions = make_queued_reactions(self._api)
         self._access_policy = services.access_policy
-        self._intake = MessageHandler(
-            services,
-            self._queued_reactions,
-            self._get_surface,
-            self.get_locale,
-            self._deny_privately,
-            syntax=make_command_syntax(settings.command_prefix),
-            choose_address=self._start_thread,
-        )
         self._work = BackgroundTasks()
         rules = self._access_policy.get_rules(PLATFORM)
         home_guilds = set(map(int, {*rules.list_ids("guild"), *rules.guilds}))
         needs_roles = bool(home_guilds or self._access_policy.list_ids(PLATFORM))
         identities = DiscordIdentityResolver(self._api, home_guilds=home_guilds, needs_roles=needs_roles)
+        self._intake = DiscordIntakeHandler(
+            settings,
+            self._api,
+            services,
+            self._work,
+            channel=self,
+            queued_reactions=self._queued_reactions,
+            syntax=make_command_syntax(settings.command_prefix),
+            cipher=self._cipher,
+            identities=identities,
+            get_surface=self._get_message_surface,
+            get_responder=self._get_responder,
+        )
         self._listener = MessageListener(
             settings,
             self._api,
@@ -119,17 +113,6 @@ class DiscordChannel:
             is_served=self._is_served,
             follows_threads=services.reply_without_mention != "never",
             get_backfill=self._get_backfill,
-        )
-        self._interactions = DiscordInteractionHandler(
-            settings,
-            self._api,
-            services,
-            self._intake,
-            self._work,
-            cipher=self._cipher,
-            identities=identities,
-            get_surface=self._get_message_surface,
-            get_responder=self._get_responder,
         )
         history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_incoming)
         self._create_fetch = history.create_fetch
@@ -159,14 +142,14 @@ class DiscordChannel:
                 "the log says why"
             ) from error
         self._assignment_task = asyncio.create_task(self._follow_assignment(changes), name="discord shards")
-        self._interactions.start()
+        self._intake.start()
 
     async def stop(self) -> None:
         self._work.is_stopping = True
         if self._assignment_task is not None:
             self._assignment_task.cancel()
             await asyncio.wait([self._assignment_task], timeout=SETTLE_TIMEOUT_SECONDS)  # the database may hang
-        await self._interactions.stop(SETTLE_TIMEOUT_SECONDS)
+        await self._intake.stop(SETTLE_TIMEOUT_SECONDS)
         await self._work.drain(SETTLE_TIMEOUT_SECONDS)
         await self._shards.stop()
         await self._assignment.release()
@@ -212,7 +195,7 @@ class DiscordChannel:
                 PLATFORM,
                 self._watermarks,
                 self._backfill_limits,
-                store_message=self._intake.accept,
+                store=self._intake.accept,
                 create_fetch=self._create_fetch,
                 last_event_at=get_last_event_at,
                 delays_new_messages=True,
@@ -337,11 +320,11 @@ class DiscordChannel:
         connection = Dispatcher(
             shard=shard,
             intents=make_intents(message_content=has_message_content(flags)),
-            commands=make_commands(self._interactions, self._settings.command_prefix),
+            commands=make_commands(self._intake, self._settings.command_prefix),
             syntax=self._intake.commands.syntax,
             listener=self._listener,
-            on_button=self._interactions.handle_press,
-            on_form=self._interactions.handle_form,
+            on_button=self._intake.handle_press,
+            on_form=self._intake.handle_form,
             on_connected=on_connected,
             on_event=on_event,
             trace=self._api.trace,
@@ -356,44 +339,5 @@ class DiscordChannel:
     def _get_backfill(self, place: str) -> Backfill | None:
         return self._shards.get_backfill(place)
 
-    async def _start_thread(self, incoming: IncomingMessage) -> IncomingMessage:
-        """Start a thread on a message for the reply, if the setting `auto_thread` is on.
-
-        No thread is started for a message in a thread, in direct messages or without a mention. The same holds for a
-        message over a rate limit of its author or place. A failure is logged.
-
-        Returns:
-            The message, with the session and address of the thread if one was started; else unchanged.
-        """
-        in_thread = move_to_thread(incoming) if self._settings.auto_thread and incoming.is_mention else None
-        if in_thread is None or await self._intake.find_rate_limit_denial(incoming.inbound):
-            return incoming
-        address = incoming.inbound.address
-        name = shorten(incoming.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
-        try:
-            async with asyncio.timeout(THREAD_TIMEOUT_SECONDS):
-                await self._api.start_thread(int(address["channel"]), int(address["message"]), name)
-        except (SurfaceError, TimeoutError) as error:
-            log.warning("no thread could be started, so the reply is in the channel: %s", format_error(error))
-            return incoming
-        return in_thread
-
     def _is_served(self, guild: int | None) -> bool:
         return guild is None or self._access_policy.get_rules(PLATFORM).is_workspace_allowed(str(guild))
-
-    async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
-        """Send a refusal to a message's author by direct message.
-
-        If Discord refuses that, add the reaction `DENIED_EMOJI` to the message instead.
-
-        Raises:
-            SurfaceError: Discord refuses the reaction, too, or cannot be reached.
-        """
-        try:
-            await self._api.send_direct_message(int(inbound.author), text)
-        except RefusedError as refusal:
-            log.info("a refusal could not be sent by direct message: %s", refusal)
-            await mark_denied(self._api, inbound.address)
-
-    def _get_surface(self, inbound: InboxMessage) -> Surface:
-        return self.create_surface(inbound.address, turn_id=inbound.event_key)

@@ -16,7 +16,9 @@ from math import inf
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
+from cachetools import LRUCache
+
+from channels.intake.incoming import EDIT_MENTION_WINDOW_SECONDS, Incoming, IncomingChange, IncomingMessage
 from channels.settings import BackfillLimits
 from core.concurrency.retry import backoff, retry_forever, retry_store
 from core.concurrency.tasks import run_concurrently, run_every
@@ -56,8 +58,8 @@ MAX_WAIT_SECONDS = 15.0
 #: The most messages that are kept in memory until they are stored; more of them are fetched again.
 MAX_PENDING = 1_000
 
-#: The most edits and deletions in memory for messages that are not stored yet.
-MAX_EDITS = 1_000
+#: The most deleted messages in memory: Slack may deliver a message after its deletion.
+MAX_DELETED = 1_000
 
 #: Seconds between two updates of the watermark, and seconds that stopping may take.
 WATERMARK_SECONDS, STOP_TIMEOUT = 10.0, 2.0
@@ -99,7 +101,7 @@ class Backfill:
     Args:
         channel: the name of the channel adapter, such as `slack`.
         watermarks: the store of the watermarks and places.
-        store_message: stores a message; raises `StoreError` if it could not be stored.
+        store: stores a message or a change of one; raises `StoreError` if it could not be stored.
         create_fetch: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
             since then, or raises `ParleyError`.
         last_event_at: returns the time of the last event or heartbeat of the platform (seconds since the epoch); 0
@@ -116,7 +118,7 @@ class Backfill:
         watermarks: Watermarks,
         limits: BackfillLimits,
         *,
-        store_message: Callable[[IncomingMessage], Awaitable[None]],
+        store: Callable[[Incoming], Awaitable[None]],
         create_fetch: CreateFetch,
         last_event_at: Callable[[], float],
         delays_new_messages: bool,
@@ -128,13 +130,13 @@ class Backfill:
         self._has_place = has_place
         self._watermarks = watermarks
         self._limits = limits
-        self._store_message = store_message
+        self._store_incoming = store
         self._create_fetch = create_fetch
         self._last_event_at = last_event_at
         self._delays_new_messages = delays_new_messages
         self._gap: _Gap | None = None
-        self._pending = dict[str, IncomingMessage]()  # received or fetched, and not stored yet, by event key
-        self._edits = dict[str, str | None]()  # new texts of messages that are not stored; None: deleted
+        self._pending = dict[str, Incoming]()  # received or fetched, and not stored yet, by event key
+        self._deleted: LRUCache[str, None] = LRUCache(MAX_DELETED)  # by event key
         self._locks = WeakValueDictionary[str, asyncio.Lock]()  # by session: one message is stored at a time
         self._watermark: float | None = None  # as it is stored; None until it is known
         self._gap_opened = asyncio.Event()
@@ -200,50 +202,35 @@ class Backfill:
             )
             self._gap_opened.set()
 
-    async def receive(self, message: IncomingMessage) -> None:
-        """Store a new message, after the older messages of its session.
+    async def receive(self, message: Incoming) -> None:
+        """Store a new message, or a change of one, after the older ones of its session.
 
         With `delays_new_messages`, it first waits for the fetch of missed messages of its place, for at most
-        `MAX_WAIT_SECONDS`. Commands do not wait.
+        `MAX_WAIT_SECONDS`. Commands and changes do not wait.
 
         Raises:
             StoreError: `MAX_PENDING` messages wait to be stored; a gap is opened, so that the message is fetched later.
             Exception: the message is not stored yet; a background task retries to store it.
         """
         inbound = message.inbound
+        if isinstance(message, IncomingChange):
+            if message.text is None:
+                self._deleted[message.changed_key] = None
+            if changed := self._pending.get(message.changed_key):  # its author, and so its session, may be unknown
+                inbound = replace(inbound, session_id=changed.inbound.session_id)
+                message = replace(message, inbound=inbound)
         if len(self._pending) >= MAX_PENDING and self._limits.hours:
             self.open_gap(inbound.sent_at)
             raise StoreError("too many messages could not be stored")
         self._pending[inbound.event_key] = message
         try:
-            if message.command is None:
+            if _is_question(message):
                 await self._wait_for_fetches({inbound.place})
             await self._store_session(inbound.session_id, until=inbound.sent_at)
         except BaseException as error:  # a closed socket cancels it
             self._store_failed.set()
             if inbound.event_key in self._pending or not isinstance(error, Exception):
                 raise
-
-    async def record_edit(self, event_key: str, text: str | None) -> None:
-        """Change or delete a received message before it is stored.
-
-        If the message is being stored, wait until it is: the caller can then edit it in the inbox. A deletion is also
-        remembered for an unknown message: Slack may deliver the message after its deletion. A new text for an unknown
-        message is ignored. If its deletion is remembered, the new text replaces the deletion.
-
-        Args:
-            event_key: the `InboxMessage.event_key` of the message.
-            text: the new text; None if the message was deleted.
-        """
-        message = self._pending.get(event_key)
-        if message is None and text is not None and event_key not in self._edits:
-            return
-        self._edits[event_key] = text
-        if len(self._edits) > MAX_EDITS:
-            del self._edits[next(iter(self._edits))]
-        if message is not None:
-            async with self._lock(message.inbound.session_id):
-                pass
 
     # Pending messages
 
@@ -272,20 +259,16 @@ class Backfill:
         if failure is not None:
             raise failure
 
-    async def _store(self, message: IncomingMessage) -> None:
-        """Store a pending message (received but not stored) with its edit, if any.
-
-        A deleted message is not stored.
+    async def _store(self, message: Incoming) -> None:
+        """Store a pending message (received but not stored), unless it was deleted meanwhile.
 
         Raises:
-            Exception: raised by `store_message`; the message stays pending.
+            Exception: raised by `store`; the message stays pending.
         """
         key = message.inbound.event_key
         try:
-            if key not in self._edits:
-                await self._store_message(message)
-            elif (text := self._edits[key]) is not None:
-                await self._store_message(replace(message, inbound=replace(message.inbound, text=text)))
+            if key not in self._deleted:
+                await self._store_incoming(message)
         except Exception:
             if self._pending.get(key) is message:
                 self._pending[key] = replace(message, is_late=True)
@@ -306,7 +289,7 @@ class Backfill:
             log.error("%s: a message is dropped: it could not be stored for too long", self._channel)
             del self._pending[message.inbound.event_key]
         messages = sorted(self._pending.values(), key=_sent_at)
-        await self._wait_for_fetches({message.inbound.place for message in messages if message.command is None})
+        await self._wait_for_fetches({message.inbound.place for message in messages if _is_question(message)})
         await _for_each(self._store_session, dict.fromkeys(message.inbound.session_id for message in messages))
 
     def _lock(self, session_id: str) -> asyncio.Lock:
@@ -515,5 +498,9 @@ async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) ->
         raise failures[0]
 
 
-def _sent_at(message: IncomingMessage) -> float:
+def _is_question(message: Incoming) -> bool:
+    return isinstance(message, IncomingMessage) and message.command is None
+
+
+def _sent_at(message: Incoming) -> float:
     return message.inbound.sent_at

@@ -1,36 +1,41 @@
-"""Handler of incoming messages, edits and deletions; applies the access policy."""
+"""Intake: checks what comes in, stores it in the inbox, and handles what is no question to the agent.
+
+A message waits in the inbox for a turn. Everything else is an `InboxEntry`, stored before its acknowledgement and
+handled beside the turns. If a worker dies, another worker handles its entries.
+"""
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from channels.access import AccessDecision
-from channels.base import Surface
+from channels.base import Button, Surface
 from channels.commands.handlers import (
-    CANCELLING_COMMANDS,
     PRIVATE_COMMANDS,
-    CommandContext,
     CommandHandler,
     CommandResult,
     command_limit_message,
-    parse_command,
     prompt_limit_message,
 )
 from channels.commands.presses import PressHandler
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.intake.incoming import Incoming, IncomingChange, IncomingMessage
 from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
 from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
-from core.identity import Actor, Location
+from core.identity import Actor, User
 from core.inbox.edits import ClaimedMessage, EditResult
+from core.inbox.entries import InboxEntry
 from core.inbox.store import AcceptResult
-from core.inbox_message import InboxMessage, InboxOutcome
+from core.inbox_message import InboxMessage
+from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
 from core.tools.human_requests import Question
 from core.usage.user_rate_limits import DenialKind, RateLimitDenial
@@ -45,184 +50,189 @@ _CHOICES: Mapping[CommandName, Collection[str]] = {
     "model": ("model",),
 }
 
-#: Seconds after a message in which an edit can add a mention of the bot.
-EDIT_MENTION_WINDOW_SECONDS = 300.0
+#: Seconds after which an interaction is acknowledged, stored or not. Slack and Discord wait for 3 seconds, and a
+#: statement that waits for a lock of SQLite cannot be interrupted.
+ACK_SECONDS = 1.5
+
+#: Seconds that identifying the author may take before an entry is stored without the author's identity.
+IDENTIFY_SECONDS = 1.0
+
+#: Returns an entry with its author and place, or a refusal (empty for one that the author is not told).
+Identify = Callable[[], Awaitable[InboxEntry | str]]
+
+#: Awaited with a sentence: deletes a posted prompt, and sends its author the sentence with the reason.
+Retract = Callable[[str], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class IncomingMessage:
-    """Message of a user, as an adapter parsed it.
+class IntakeHandler(ABC):
+    """Base of the handlers of all that comes in from a platform.
 
-    Attributes:
-        inbound: the message to store.
-        is_mention: whether it mentions the bot or replies to it, is a direct message, or has `is_free_channel`. The bot
-            answers another message only in a session in which it takes part.
-        is_free_channel: whether it does not address the bot, but is in a channel where the bot answers all messages,
-            unless the session is muted.
-        is_late: whether newer messages may have been received before it.
-        is_in_answer_thread: whether it is in a thread that was started on an answer of the bot.
-        addresses_others: whether its text begins with a mention of other people, a group or everybody.
-        command_prefix: the prefix of slash commands, which may be typed as a message too.
-        deny_privately: shows only the author a text on why the message is not answered. It is set if the platform
-            shows a failure for a missing answer; each refusal is then shown. If None, the author is told once an hour.
-    """
-
-    inbound: InboxMessage
-    is_mention: bool
-    is_free_channel: bool = False
-    is_late: bool = False
-    is_in_answer_thread: bool = False
-    addresses_others: bool = False
-    command_prefix: str = ""
-    deny_privately: Callable[[str], Awaitable[None]] | None = None
-
-    @property
-    def command(self) -> tuple[CommandName, str] | None:
-        """The name of the command and its argument (empty for none).
-
-        None if the message does not mention the bot, has files, or is no command: see `parse_command`.
-        """
-        if not self.is_mention or self.inbound.attachments:
-            return None
-        return parse_command(self.inbound.text, self.command_prefix)
-
-
-async def _keep_message(message: IncomingMessage) -> IncomingMessage:
-    return message
-
-
-class MessageHandler:
-    """Stores a platform's messages, edits and deletions; runs commands; denies access.
+    A subclass parses interactions, and shows their results on the platform.
 
     Args:
         queued_reactions: adds the reactions that mark users' messages as waiting.
-        create_surface: returns the surface of the reply to a message.
-        get_locale: see `Channel.get_locale`.
-        send_ephemeral: shows a text to the author of a message only; used if the message has no `deny_privately`.
         syntax: the syntax of commands on the platform.
-        choose_address: returns the message with the final address of its reply, such as in a new thread; awaited just
-            before the message is stored.
+        cipher: encrypts the stored entries.
 
     Attributes:
-        commands: runs commands, also those that come as interactions.
+        platform: the name of the platform.
+        must_refuse: whether each refused interaction, except a button press, must get an answer, since the platform
+            would show a failure. Otherwise a user is told once an hour that they have no access.
+        form_page_size: the most fields on a page of a form; 0 for no limit.
+        commands: runs commands.
         presses: performs the actions of pressed buttons.
     """
 
+    platform: ClassVar[str]
+    must_refuse: ClassVar[bool]
+    form_page_size: ClassVar[int] = 0
+
     def __init__(
-        self,
-        services: ChannelServices,
-        queued_reactions: QueuedReactions,
-        create_surface: Callable[[InboxMessage], Surface],
-        get_locale: Callable[[InboxMessage], Awaitable[str]],
-        send_ephemeral: Callable[[InboxMessage, str], Awaitable[None]],
-        *,
-        syntax: CommandSyntax,
-        choose_address: Callable[[IncomingMessage], Awaitable[IncomingMessage]] = _keep_message,
+        self, services: ChannelServices, queued_reactions: QueuedReactions, *, syntax: CommandSyntax, cipher: Cipher
     ) -> None:
         self.commands = CommandHandler(services, queued_reactions, syntax, self.run_in_background)
         self.presses = PressHandler(services, queued_reactions, self.run_in_background)
         self._services = services
         self._queued_reactions = queued_reactions
-        self._create_surface = create_surface
-        self._get_locale = get_locale
-        self._send_ephemeral = send_ephemeral
-        self._choose_address = choose_address
+        self._cipher = cipher
         self._background = BackgroundTasks()
+        self._abandoned: asyncio.Task[None] | None = None
 
-    async def get_refusal(self, actor: Actor, location: Location, *, must_reply: bool = False) -> str | None:
-        """Check a user's access, and return a sentence on why they have none.
+    @abstractmethod
+    def create_surface(self, message: InboxMessage) -> Surface:
+        """Return the surface of the reply to a message."""
 
-        Unless `must_reply`, the database stores that the user was told. If that fails, this is logged, and the user is
-        not told.
+    @abstractmethod
+    async def get_locale(self, message: InboxMessage) -> str:
+        """Return the locale of a message's author: see `Channel.get_locale`."""
 
-        Args:
-            must_reply: whether the user must get the sentence each time, since the platform shows a failure for a
-                missing answer. Otherwise a user is told once an hour, and a bot never.
-
-        Returns:
-            None if the user has access. Else `AccessDecision.message`, the sentence to translate and show; empty if the
-            user is not told now.
-        """
-        decision = self._services.access_policy.check(actor, location)
-        if decision is AccessDecision.ALLOWED:
-            return None
-        return decision.message if must_reply or await self._should_notify(actor, "access") else ""
-
-    async def find_rate_limit_denial(self, message: InboxMessage | CommandContext) -> RateLimitDenial | None:
-        """Return the exceeded rate limit of a message's author or place; else None.
-
-        Nothing is counted: the limits are checked again when the message is stored. A failure to read the limits is
-        logged, and the result is None.
-        """
-        try:
-            return await self._services.inbox.find_limit_denial(
-                message.event_key, author=message.author, place=message.place
-            )
-        except StoreError as error:
-            log.warning("a rate limit cannot be read: %s", format_error(error))
-            return None
-
-    async def is_known(self, message: InboxMessage | CommandContext) -> bool:
-        """Return whether a message or command with the same event key is stored.
+    @abstractmethod
+    async def deny_privately(self, message: InboxMessage, text: str) -> None:
+        """Show a text only to the author of a message.
 
         Raises:
-            StoreError: the inbox cannot be read.
+            SurfaceError: the text cannot be shown.
         """
-        return await self._services.inbox.has_message(message.event_key)
 
-    async def _deny_privately(self, message: IncomingMessage, render: Callable[[MessageCatalog], str]) -> None:
-        text = render(words.messages_for(await words.resolve_locale(self._get_locale(message.inbound))))
-        await (message.deny_privately(text) if message.deny_privately else self._send_ephemeral(message.inbound, text))
+    async def choose_address(self, message: IncomingMessage) -> IncomingMessage:
+        """Return a message, just before it is stored, with the final address of its reply, such as in a new thread."""
+        return message
 
-    async def _should_notify(self, actor: Actor, kind: DenialKind, *, until: float | None = None) -> bool:
-        if actor.is_bot:
-            return False
-        try:
-            person = f"{actor.platform}:{actor.author}"
-            return await self._services.denial_notices.claim_notice(person, kind, until=until)
-        except StoreError as error:
-            log.warning("a notice of a refusal cannot be recorded: %s", format_error(error))
-            return False
+    @abstractmethod
+    async def answer(self, entry: InboxEntry, result: CommandResult) -> None:
+        """Show the result of an interaction, only to its author if the platform permits.
 
-    async def accept(self, message: IncomingMessage) -> None:
-        """Store a message for the bot, or run it as a command, if its author has access.
+        Otherwise its private content is left out.
+
+        Raises:
+            SurfaceError: the result cannot be shown.
+        """
+
+    async def refuse(self, entry: InboxEntry, text: str) -> None:
+        """Show only the author why the interaction is not processed.
+
+        Args:
+            text: the translated reason.
+
+        Raises:
+            SurfaceError: the text cannot be shown.
+        """
+        await self.answer(entry, CommandResult(text))
+
+    async def close_form(self, entry: InboxEntry) -> None:  # noqa: B027 - a platform may have nothing to close
+        """Delete the private message from which the author opened a submitted form, if there is one."""
+
+    @abstractmethod
+    async def post_prompt(self, entry: InboxEntry) -> tuple[InboxMessage, Retract] | None:
+        """Post a user's prompt for the agent, so that others see it too.
+
+        Args:
+            entry: the command, form or menu entry by which the user asked.
+
+        Returns:
+            The posted prompt as a message to answer, and a function that deletes the prompt and tells its author the
+            reason. None if the prompt cannot be shown and the author was told.
+
+        Raises:
+            SurfaceError: the prompt cannot be shown, and the author was not told.
+        """
+
+    async def find_session(self, entry: InboxEntry) -> InboxEntry | None:
+        """Return a command with the id of the session to which it applies.
+
+        A platform may show the author the sessions to choose from, if they are several.
+
+        Returns:
+            The command, by default unchanged; None if the author was asked to choose a session. Their choice arrives as
+            another interaction.
+        """
+        return entry
+
+    # Life cycle
+
+    def start(self) -> None:
+        """Start to handle the entries of dead workers, until `stop`."""
+        work = self._services.entries.run_abandoned(self.platform, self._cipher, self._run_abandoned)
+        self._abandoned = asyncio.create_task(work, name=f"{self.platform} entries")
+
+    async def stop(self, seconds: float) -> None:
+        """Cancel the task that handles entries of dead workers; wait at most `seconds` for its end."""
+        if self._abandoned is not None:
+            self._abandoned.cancel()
+            await asyncio.wait([self._abandoned], timeout=seconds)  # the database may hang
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for background tasks and queued reactions, at most `seconds` each, then cancel the unfinished."""
+        await self._background.drain(seconds)
+        await self._queued_reactions.drain(seconds)
+
+    def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run a coroutine in a background task, for which `drain` waits; its errors are logged.
+
+        Args:
+            name: the purpose of the task, for the log.
+        """
+        self._background.add(asyncio.create_task(_log_errors(work, name), name=name))
+
+    # Messages and their changes
+
+    async def accept(self, incoming: Incoming) -> None:
+        """Store what comes in, if it is for the bot and its author has access; run a command.
 
         A message that has to wait for a running turn gets the "queued" reaction. The author is told of a refusal for
         missing access or a rate limit: see `IncomingMessage.deny_privately`. Repeated deliveries are ignored, as are
         messages that the bot does not answer: see `IncomingMessage.is_mention`.
 
         Raises:
-            StoreError: the message is not stored, and must not be acknowledged.
+            StoreError: nothing is stored, and the platform must not get its acknowledgement.
         """
-        if not (await self._check_access(message) and await self._is_addressed(message)):
+        if isinstance(incoming, IncomingChange):
+            await self._accept_change(incoming)
             return
-        if message.command is not None:
-            await self._run_command(*message.command, message)
+        if not (self._check_access(incoming) and await self._is_addressed(incoming)):
             return
-        message = await self._choose_address(message)
+        if incoming.command is not None:
+            await self._accept_command(*incoming.command, incoming)
+            return
+        message = await self.choose_address(incoming)
         accepted = await self._services.inbox.accept(replace(message.inbound, is_addressed=message.is_mention))
         if isinstance(accepted, RateLimitDenial):
-            author = message.inbound.actor_or_author
-            if message.deny_privately or await self._should_notify(author, "rate", until=accepted.until):
-                self.run_in_background(
-                    self._deny_privately(message, partial(prompt_limit_message, accepted)), name="refusal"
-                )
+            render = partial(prompt_limit_message, accepted)
+            self.run_in_background(self._deny(message, "rate", render, until=accepted.until), name="refusal")
         elif accepted is AcceptResult.WAITING:
             self._queued_reactions.add(message.inbound.address)
 
-    async def _check_access(self, message: IncomingMessage) -> bool:
+    def _check_access(self, message: IncomingMessage) -> bool:
         """Return whether the author of a message may use the bot at the message's place.
 
         If not, a private message to the author is sent in the background. Without `deny_privately`, only an author who
         mentioned the bot gets it, at most once an hour, and not for a message with `is_late` or `is_free_channel`.
         """
-        inbound = message.inbound
-        decision = self._services.access_policy.check(inbound.actor_or_author, inbound.location)
+        decision = self._services.access_policy.check(message.inbound.actor_or_author, message.inbound.location)
         if decision is AccessDecision.ALLOWED:
             return True
-        is_new_mention = message.is_mention and not message.is_free_channel and not message.is_late
-        if message.deny_privately or (is_new_mention and await self._should_notify(inbound.actor_or_author, "access")):
-            self.run_in_background(self._deny_privately(message, lambda say: say(decision.message)), name="refusal")
+        if message.deny_privately or (message.is_mention and not message.is_free_channel and not message.is_late):
+            self.run_in_background(self._deny(message, "access", lambda say: say(decision.message)), name="refusal")
         return False
 
     async def _is_addressed(self, message: IncomingMessage) -> bool:
@@ -245,115 +255,293 @@ class MessageHandler:
             for request in await self._services.human_requests.list_open(session_id=inbound.session_id)
         )
 
-    async def _run_command(self, name: CommandName, argument: str, message: IncomingMessage) -> None:
-        """Run a command and post its result once, even if the message is delivered twice.
+    async def _accept_command(self, name: CommandName, argument: str, message: IncomingMessage) -> None:
+        """Store a command and run it, before the next message of its session is stored.
 
-        The message is stored in the inbox after the command has run. If the process dies before, the next delivery
-        runs the command again. In an existing session, `stop` and `reset` store the message themselves. A command over
-        the user's rate limit is not run. Nor is `agent`, `model`, `mute` or `listen` after a newer command of the same
-        kind in the session; `mute` and `listen` are one kind.
-
-        Raises:
-            StoreError: the message is not stored.
+        Not run is a command over the rate limit, and an older one of `_CHOICES` after a newer one: Slack may deliver an
+        old command again.
         """
         inbound = message.inbound
-        context = CommandContext.from_message(inbound, await words.resolve_locale(self._get_locale(inbound)))
-        is_self_recording = name in CANCELLING_COMMANDS and await self._services.inbox.has_session(inbound.session_id)
-        if not is_self_recording and await self.is_known(inbound):
+        if limited := self.commands.apply_rate_limit(inbound):
+            render = partial(command_limit_message, limited)
+            self.run_in_background(self._deny(message, "command", render, until=limited.until), name="refusal")
             return
-        if limited := self.commands.apply_rate_limit(context):
-            await self._services.inbox.record_command(inbound, name, outcome=InboxOutcome.RATE_LIMITED)
-            if await self._should_notify(inbound.actor_or_author, "command", until=limited.until):
-                self.run_in_background(
-                    self._deny_privately(message, partial(command_limit_message, limited)), name="refusal"
-                )
-            return
-        competing_commands = _CHOICES.get(name)  # Slack may deliver an old command again
-        if competing_commands and await self._services.inbox.has_newer_command(inbound, names=competing_commands):
-            await self._services.inbox.record_command(inbound, name)
-            return
-        result = await self._execute(name, argument, context)
-        is_first = is_self_recording or await self._services.inbox.record_command(inbound, name)
-        if is_first and not result.is_visible:
-            self.run_in_background(
-                self._create_surface(inbound).post_message(result.text, result.file), name=f"answer to {name}"
-            )
+        locale = await words.resolve_locale(self.get_locale(inbound))
+        values = {"name": name, "argument": argument}
+        # `until`: a command in a message does not affect later messages
+        entry = InboxEntry("command", inbound, values, locale=locale, until=inbound.sent_at, is_private=False)
+        if await self._services.entries.append(entry, self._cipher):
+            await self._handle(entry)
 
-    async def _execute(self, name: CommandName, argument: str, context: CommandContext) -> CommandResult:
-        say = words.messages_for(context.locale)
-        if name in PRIVATE_COMMANDS:
-            return CommandResult(self.commands.format_private_hint(name, say))
-        try:
-            return await self.commands.run(name, argument, context)
-        except StoreError as error:
-            if error.retryable:  # the message is delivered again
-                raise
-            log.error("the command %s failed: %s", name, format_error(error))
-            return CommandResult(say.format_error(error.public))
+    async def _accept_change(self, change: IncomingChange) -> None:
+        """Apply an edit or deletion to the stored message.
 
-    async def handle_edit(self, event_key: str, text: str, *, is_mention: bool = False) -> bool:
-        """Store the new text of an edited message.
-
-        A message that waits is answered with its new text. If a turn has claimed it, the turn's growing or finished
-        answer gets a button to answer the new text.
-
-        Args:
-            event_key: the `InboxMessage.event_key` of the message.
-            text: the new text without the mention of the bot.
-            is_mention: whether the new text mentions the bot.
-
-        Returns:
-            True if the new text mentions the bot, and the message is not stored or was stored as one to other people.
-            In that case the stored message is deleted, and the caller is to accept the new one. Else False.
-
-        Raises:
-            StoreError: the edit is not stored, and must not be acknowledged.
+        A message that waits is answered with its new text, or not at all. If a turn has claimed the message, its
+        growing or finished answer gets a button to answer the new text. If a deleted message was the turn's only one, a
+        running turn is cancelled, its open approvals and questions become void, and its reply says so.
         """
-        result = await self._services.inbox.edit_message(event_key, text, is_mention=is_mention)
+        if change.text is None:
+            await self._delete(change.changed_key)
+            return
+        inbox, mention = self._services.inbox, change.mention
+        result = await inbox.edit_message(change.changed_key, change.text, is_mention=mention is not None)
         if isinstance(result, ClaimedMessage):
             self.run_in_background(self._services.rerender_reply(result.turn_id), name="edit")
-        return result is EditResult.NOT_RECEIVED
+        elif result is EditResult.NOT_RECEIVED and mention is not None:
+            await self.accept(mention)
 
-    async def handle_deletion(self, event_key: str) -> None:
-        """Delete the stored text of a message that its author deleted.
-
-        If the message waits, it is not answered. If a turn answers it alone, a running turn is cancelled. Running or
-        ended, the turn's open approvals and questions become void, and its run record is deleted. Its cancelled or
-        finished reply gets a notice in place of its buttons. A turn that answers other messages too goes on. Nothing
-        happens if the message is not stored.
-
-        Raises:
-            StoreError: the deletion is not stored, and must not be acknowledged.
-        """
+    async def _delete(self, event_key: str) -> None:
         requests = await self._services.human_requests.list_open(event_key=event_key)
         result = await self._services.inbox.delete_message(event_key)
-        if (
-            isinstance(result, ClaimedMessage) and result.is_only_message
-        ):  # its turn may end before the reply is updated
+        if isinstance(result, ClaimedMessage) and result.is_only_message:  # the turn may end before the reply changes
             for request in requests:
                 self.run_in_background(self._services.update_request_message(request, is_void=True), name="request")
-            self.run_in_background(
-                self._services.rerender_reply(result.turn_id, ending=words.STOPPED_BY_DELETION), name="deletion"
+            rerender = self._services.rerender_reply(result.turn_id, ending=words.STOPPED_BY_DELETION)
+            self.run_in_background(rerender, name="deletion")
+
+    async def _deny(
+        self,
+        message: IncomingMessage,
+        kind: DenialKind,
+        render: Callable[[MessageCatalog], str],
+        *,
+        until: float | None = None,
+    ) -> None:
+        inbound = message.inbound
+        if message.deny_privately or await self._should_notify(inbound.actor_or_author, kind, until=until):
+            text = render(words.messages_for(await words.resolve_locale(self.get_locale(inbound))))
+            await (message.deny_privately(text) if message.deny_privately else self.deny_privately(inbound, text))
+
+    async def _should_notify(self, actor: Actor, kind: DenialKind, *, until: float | None = None) -> bool:
+        """Return whether to tell a user of a denial, which is stored then; if that fails, they are not told."""
+        if actor.is_bot:
+            return False
+        try:
+            person = f"{actor.platform}:{actor.author}"
+            return await self._services.denial_notices.claim_notice(person, kind, until=until)
+        except StoreError as error:
+            log.warning("a notice of a refusal cannot be recorded: %s", format_error(error))
+            return False
+
+    # Interactions
+
+    async def receive(
+        self,
+        entry: InboxEntry,
+        identify: Identify,
+        acknowledge: Callable[[InboxEntry], Awaitable[bool]],
+    ) -> None:
+        """Store an interaction, acknowledge it within `ACK_SECONDS`, and handle it.
+
+        A second delivery, or an interaction whose acknowledgement fails, is not handled. A refusal is shown to the
+        author. If the database cannot store the interaction, it is handled all the same.
+
+        Args:
+            identify: returns the entry with its author and place; if it is refused, the reason to show.
+            acknowledge: sends the acknowledgement; returns whether the platform accepts it. If not, the platform has
+                told the author of the failure. For a refused interaction, its argument has `is_private` set.
+
+        Raises:
+            Exception: raised by `identify` or `acknowledge`.
+        """
+        storing = asyncio.create_task(self._store(entry, identify), name="interaction")
+        try:
+            await asyncio.wait([storing], timeout=ACK_SECONDS)
+            if storing.done() and isinstance(storing.result(), str):
+                entry = replace(entry, is_private=True)
+            is_acknowledged = await acknowledge(entry)
+            stored = await storing
+        finally:
+            storing.cancel()
+        if isinstance(stored, str):
+            await self._refuse(entry, stored)
+        elif stored is not None:
+            async with self._services.entries.handle(stored):
+                if is_acknowledged:
+                    await self._run(stored, identify)
+
+    async def _store(self, entry: InboxEntry, identify: Identify) -> InboxEntry | str | None:
+        """Store an interaction, unless it is refused within `IDENTIFY_SECONDS`.
+
+        If its author is not identified by then, it is stored as it is, and access is checked when it is handled.
+
+        Returns:
+            The entry, identified in time or not; the reason of a refusal, empty if the author is not told; None if the
+            interaction was delivered before.
+        """
+        say = words.messages_for(entry.locale)
+        if limited := self.commands.apply_rate_limit(entry.message):
+            return command_limit_message(limited, say)
+        try:
+            async with asyncio.timeout(IDENTIFY_SECONDS):
+                authorized = await self.authorize(entry, identify)
+        except TimeoutError:
+            authorized = entry
+        if isinstance(authorized, str):
+            return authorized
+        try:
+            is_new = await self._services.entries.append(authorized, self._cipher)
+        except StoreError as error:
+            log.warning("an interaction is not stored, and is lost if this process ends now: %s", format_error(error))
+            return authorized
+        return authorized if is_new else None
+
+    async def authorize(self, entry: InboxEntry, identify: Identify) -> InboxEntry | str:
+        """Identify an interaction's author, and check their access; of a prompt, the rate limits too.
+
+        The database stores that an author was told of missing access.
+
+        Returns:
+            The identified entry. If it is refused, the translated reason to show; empty if the author is not told now.
+
+        Raises:
+            Exception: raised by `identify`.
+        """
+        identified = await identify() if entry.message.actor is None else entry
+        if isinstance(identified, str):
+            return identified
+        message, say = identified.message, words.messages_for(identified.locale)
+        decision = self._services.access_policy.check(message.actor_or_author, message.location)
+        if decision is not AccessDecision.ALLOWED:
+            must_reply = self.must_refuse and entry.kind != "press"
+            is_told = must_reply or await self._should_notify(message.actor_or_author, "access")
+            return say(decision.message) if is_told else ""
+        limited = await self.find_rate_limit_denial(message) if entry.kind == "prompt" else None
+        return prompt_limit_message(limited, say) if limited else identified
+
+    async def find_rate_limit_denial(self, message: InboxMessage) -> RateLimitDenial | None:
+        """Return the exceeded rate limit of a message's author or place; else None.
+
+        Nothing is counted: the limits are checked again when the message is stored. A failure to read the limits is
+        logged, and the result is None.
+        """
+        try:
+            return await self._services.inbox.find_limit_denial(
+                message.event_key, author=message.author, place=message.place
             )
+        except StoreError as error:
+            log.warning("a rate limit cannot be read: %s", format_error(error))
+            return None
 
-    async def drain(self, seconds: float) -> None:
-        """Wait for background tasks and queued reactions, then cancel the unfinished.
+    # Entries
 
-        Args:
-            seconds: the most seconds for each of the two waits.
-        """
-        await self._background.drain(seconds)
-        await self._queued_reactions.drain(seconds)
+    async def _run_abandoned(self, entry: InboxEntry) -> None:
+        """Handle an entry of a dead worker; it ends, also after a failure."""
 
-    def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run a coroutine in a background task; its errors are logged.
+        async def fail() -> str:  # the platform has told who they are only once
+            return words.messages_for(entry.locale).format_error(SurfaceError.public)
 
-        `drain` waits for the task.
+        async with self._services.entries.handle(entry):
+            await self._run(entry, fail)
 
-        Args:
-            name: the purpose of the task, for the log.
-        """
-        self._background.add(asyncio.create_task(_log_errors(work, name), name=name))
+    async def _handle(self, entry: InboxEntry) -> None:
+        async with self._services.entries.handle(entry):
+            await self._perform(entry)
+
+    async def _run(self, entry: InboxEntry, identify: Identify) -> None:
+        """Perform an entry, if its author has access now; log `SurfaceError`."""
+        authorized = await self.authorize(entry, identify)
+        if isinstance(authorized, str):
+            await self._refuse(entry, authorized)
+        else:
+            await self._perform(authorized)
+
+    async def _perform(self, entry: InboxEntry) -> None:
+        try:
+            match entry.kind:
+                case "press":
+                    await self._handle_press(entry)
+                case "answer":
+                    await self._submit_answer(entry)
+                case "prompt":
+                    await self._accept_prompt(entry)
+                case "menu":
+                    await self.answer(entry, await self._use_menu(entry))
+                case "command":
+                    await self._run_command(entry)
+        except StoreError as error:
+            log.error("an entry of the inbox cannot be handled: %s", format_error(error))
+            await self._refuse(entry, words.messages_for(entry.locale).format_error(error.public))
+        except SurfaceError as error:
+            log.error("an interaction cannot be answered: %s", error)
+
+    async def _handle_press(self, entry: InboxEntry) -> None:
+        text = await self.presses.handle(
+            entry.values["button"], actor=entry.message.actor_or_author, locale=entry.locale, name=entry.name
+        )
+        if text:
+            await self.answer(entry, CommandResult(text))
+
+    async def _use_menu(self, entry: InboxEntry) -> CommandResult:
+        values = entry.values
+        if values["action"] == "why":
+            return await self.commands.explain_message(values["message"], values["key"], values.get("files", ()), entry)
+        return await self.commands.rate_message(values["message"], values["key"], values["action"], entry)
+
+    async def _submit_answer(self, entry: InboxEntry) -> None:
+        say, values = words.messages_for(entry.locale), entry.values
+        result = await self.presses.answers.submit(
+            values["question"],
+            values["entries"],
+            self.get_user(entry),
+            say,
+            page=values.get("page", 0),
+            page_size=self.form_page_size,
+        )
+        if result.text:
+            label = say(words.CORRECT_ANSWER if result.is_correction else words.CONTINUE_FORM)
+            button = Button(f"form:{result.page}:{result.question_id}", label)
+            buttons = (button,) if result.question_id else ()
+            await self.answer(entry, CommandResult(result.text, buttons=buttons))
+        else:
+            await self.close_form(entry)
+
+    async def _run_command(self, entry: InboxEntry) -> None:
+        name, argument = entry.values["name"], entry.values["argument"]
+        if not entry.is_message:
+            command = await self.find_session(entry)
+            if command is not None:
+                await self.answer(command, await self.commands.run(name, argument, command))
+            return
+        competing_commands = _CHOICES.get(name)
+        if competing_commands and await self._services.inbox.has_newer_command(entry.message, names=competing_commands):
+            return
+        if name in PRIVATE_COMMANDS:
+            hint = self.commands.format_private_hint(name, words.messages_for(entry.locale))
+            result = CommandResult(hint)
+        else:
+            result = await self.commands.run(name, argument, entry)
+        if not result.is_visible:
+            answer = self.create_surface(entry.message).post_message(result.text, result.file)
+            self.run_in_background(answer, name=f"answer to {name}")
+
+    async def _accept_prompt(self, entry: InboxEntry) -> None:
+        if await self._services.inbox.has_message(entry.message.event_key):  # accepted by a worker that died
+            return
+        posted = await self.post_prompt(entry)
+        if posted is None:
+            return
+        inbound, retract = posted
+        try:
+            prefix = self.commands.syntax.prefix
+            await self.accept(IncomingMessage(inbound, is_mention=True, command_prefix=prefix, deny_privately=retract))
+        except StoreError as error:
+            log.error("a prompt cannot be stored: %s", format_error(error))
+            await retract(words.messages_for(entry.locale).format_error(error.public))
+
+    async def _refuse(self, entry: InboxEntry, text: str) -> None:
+        if not text:
+            return
+        try:
+            if entry.is_message:
+                await self.create_surface(entry.message).post_message(text)
+            else:
+                await self.refuse(entry, text)
+        except SurfaceError as error:
+            log.error("an interaction cannot be answered: %s", error)
+
+    def get_user(self, entry: InboxEntry) -> User:
+        return self._services.access_policy.to_user(entry.message.actor_or_author, entry.name)
 
 
 async def _log_errors(work: Coroutine[Any, Any, None], name: str) -> None:

@@ -11,7 +11,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.intake.handler import IncomingMessage
+from channels.intake.incoming import IncomingMessage
 from channels.slack.client.auth import make_web_client
 from channels.slack.directory import WorkspaceDirectory
 from channels.slack.session_ids import PLATFORM, location_of

@@ -17,7 +17,6 @@ from slack_bolt.response import BoltResponse
 from channels.access import AccessDecision
 from channels.base import FetchedFile, FileCheck, MessageText, SurroundingMessages
 from channels.intake.backfill import Backfill
-from channels.intake.handler import IncomingMessage, MessageHandler
 from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from channels.slack import manifest as events
@@ -34,13 +33,13 @@ from channels.slack.events.agent_context import AgentContextStore
 from channels.slack.events.authors import resolve_event_authors
 from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
-from channels.slack.events.parser import MessageChange, parse_addressed_edit, parse_change, parse_message, workspace_of
+from channels.slack.events.parser import parse_change, parse_message, workspace_of
 from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.interactions.commands import CHOICE_BUTTON
 from channels.slack.interactions.forms import ANSWER_MODAL, FORM_BUTTON
-from channels.slack.interactions.handler import SlackInteractionHandler
-from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
-from channels.slack.interactions.shortcuts import ASK, ASK_MODAL, RESET, WHY, make_command_syntax
+from channels.slack.interactions.handler import SlackIntakeHandler
+from channels.slack.interactions.responses import PrivateResponder
+from channels.slack.interactions.shortcuts import ASK, ASK_MODAL, RESET, WHY
 from channels.slack.replies.assistant import AssistantThreads, suggest_prompts
 from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.streaming import StreamPolicy, StreamSurface
@@ -108,14 +107,6 @@ class SlackChannel:
         self._settings = settings
         self._assistant = AssistantThreads(self._api)
         self._stream_policy = None if settings.streaming == "edit" else StreamPolicy(settings.streaming)
-        self._intake = MessageHandler(
-            services,
-            self._queued_reactions,
-            self._surface_of,
-            self.get_locale,
-            self._deny_privately,
-            syntax=make_command_syntax(settings.command_prefix),
-        )
         self._app = AsyncApp(
             name=PLATFORM,  # Bolt: without a name it reads the sources of its callers, for 0.1 s
             client=self._client,
@@ -133,28 +124,29 @@ class SlackChannel:
             command_prefix=settings.command_prefix,
         )
         self._history = SlackHistory(self._api, self._directory, self._parse)
+        self._cipher = Cipher(settings.bot_token or settings.client_secret)
+        self._agent_contexts = AgentContextStore(self._cipher)
+        self._responder = PrivateResponder(self._api, self.create_surface)
+        self._intake = SlackIntakeHandler(
+            settings,
+            services,
+            self._identities,
+            self._directory,
+            self._responder,
+            channel=self,
+            queued_reactions=self._queued_reactions,
+            cipher=self._cipher,
+            surface=self._surface_of,
+            is_installed=self._is_installed,
+        )
         self._backfill = Backfill(
             PLATFORM,
             watermarks,
             backfill_limits,
-            store_message=self._accept,
+            store=self._intake.accept,
             create_fetch=self._history.create_fetch,
             last_event_at=self.last_event_at,
             delays_new_messages=False,
-        )
-        self._cipher = Cipher(settings.bot_token or settings.client_secret)
-        self._agent_contexts = AgentContextStore(self._cipher)
-        self._responder = PrivateResponder(self._api, self.create_surface)
-        self._interactions = SlackInteractionHandler(
-            services,
-            self._intake,
-            self._identities,
-            self._directory,
-            self._responder,
-            cipher=self._cipher,
-            dm_sessions=settings.dm_sessions,
-            surface=self._surface_of,
-            is_installed=self._is_installed,
         )
         self._register_listeners()
         self.routes = list[web.AbstractRouteDef]()
@@ -174,7 +166,7 @@ class SlackChannel:
         return http
 
     def _register_listeners(self) -> None:
-        app, interactions = self._app, self._interactions
+        app, intake = self._app, self._intake
         if self._tokens is not None:
             app.use(self._skip_uninstalled)
         app.error(self._respond_to_error)
@@ -184,16 +176,16 @@ class SlackChannel:
         app.event(events.HOME_OPENED)(self._suggest_prompts)
         app.event(events.APP_UNINSTALLED)(self._remove_workspace)
         app.event(events.TOKENS_REVOKED)(self._remove_workspace)
-        app.event(events.SESSION_STOPPED)(interactions.receive_stop)
-        app.command(_ANY)(interactions.receive_command)
-        app.block_action(CHOICE_BUTTON)(interactions.receive_choice)
-        app.block_action(FORM_BUTTON)(interactions.open_answer_form)
-        app.block_action(_ANY)(interactions.receive_press)
-        app.message_shortcut(ASK)(interactions.open_prompt_form)
-        app.message_shortcut(RESET)(interactions.receive_reset)
-        app.message_shortcut(WHY)(interactions.receive_why)
-        app.view(ASK_MODAL)(interactions.receive_prompt)
-        app.view(ANSWER_MODAL)(interactions.receive_answer)
+        app.event(events.SESSION_STOPPED)(intake.receive_stop)
+        app.command(_ANY)(intake.receive_command)
+        app.block_action(CHOICE_BUTTON)(intake.receive_choice)
+        app.block_action(FORM_BUTTON)(intake.open_answer_form)
+        app.block_action(_ANY)(intake.receive_press)
+        app.message_shortcut(ASK)(intake.open_prompt_form)
+        app.message_shortcut(RESET)(intake.receive_reset)
+        app.message_shortcut(WHY)(intake.receive_why)
+        app.view(ASK_MODAL)(intake.receive_prompt)
+        app.view(ANSWER_MODAL)(intake.receive_answer)
 
     async def _skip_uninstalled(
         self, body: Mapping[str, Any], next_: Callable[[], Awaitable[BoltResponse | None]]
@@ -218,7 +210,7 @@ class SlackChannel:
         if self._tokens is not None:
             await self._tokens.verify()
         await self._backfill.start(self._connect)
-        self._interactions.start()
+        self._intake.start()
 
     async def _connect(self) -> None:
         if self._token_monitor is not None:
@@ -239,7 +231,7 @@ class SlackChannel:
         await self._transport.close()
 
     async def stop(self) -> None:
-        await self._interactions.stop(SETTLE_TIMEOUT_SECONDS)
+        await self._intake.stop(SETTLE_TIMEOUT_SECONDS)
         await self._disconnect()
         await self._intake.drain(SETTLE_TIMEOUT_SECONDS)
         await self._backfill.stop()
@@ -328,8 +320,8 @@ class SlackChannel:
         body = await resolve_event_authors(self._directory, body)
         if incoming := self._parse(body):
             await self._backfill.receive(self._agent_contexts.attach(incoming, event))
-        elif change := parse_change(body):
-            await self._apply_change(change, parse_addressed_edit(body, self._parse))
+        elif change := parse_change(body, self._parse, self._settings.dm_sessions):
+            await self._backfill.receive(change)
 
     async def _suggest_prompts(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         if event.get("tab") != "messages" or not self._settings.prompts:
@@ -349,47 +341,6 @@ class SlackChannel:
         is_removed = event["type"] == events.APP_UNINSTALLED or (event.get("tokens") or {}).get("bot")
         if self._tokens is not None and is_removed:
             await self._tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
-
-    async def _apply_change(self, change: MessageChange, incoming: IncomingMessage | None) -> None:
-        await self._backfill.record_edit(change.event_key, change.text)
-        if change.text is None:
-            await self._intake.handle_deletion(change.event_key)
-        elif (
-            await self._intake.handle_edit(change.event_key, change.text, is_mention=incoming is not None)
-            and incoming is not None
-        ):
-            await self._backfill.receive(incoming)
-
-    async def _accept(self, incoming: IncomingMessage) -> None:
-        if not await self._is_bot_loop(incoming.inbound):
-            await self._intake.accept(await self._identities.resolve_message(incoming))
-
-    async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
-        """Show a text only to the author of a message, in the message's thread, if any.
-
-        Args:
-            inbound: the message, which the bot does not answer.
-            text: the translated reason.
-
-        Raises:
-            SurfaceError: Slack refuses the text, or cannot be reached.
-        """
-        team, channel, user, thread, ts = (
-            str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")
-        )
-        # Slack: an ephemeral message in a thread is shown only if the thread exists
-        target = ResponseTarget(team, channel, user, "" if thread == ts else thread, "", inbound.event_key)
-        await self._responder.send_ephemeral(target, text)
-
-    async def _is_bot_loop(self, inbound: InboxMessage) -> bool:
-        """Return whether bots wrote the last `bot_loop_limit` messages of a session.
-
-        False for a message of a person.
-        """
-        if not inbound.is_bot:
-            return False
-        limit = self._settings.bot_loop_limit
-        return await self._services.conversations.count_newest_bot_messages(inbound.session_id, limit) >= limit
 
     def _surface_of(self, inbound: InboxMessage) -> SlackSurface:
         return self.create_surface(inbound.address, turn_id=inbound.event_key)

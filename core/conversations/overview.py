@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.conversations.turn_report import TurnReport, load_reports
 from core.store.database import Database
 from core.store.schema import channels, human_requests, inbox, sessions, turns, workers
-from core.turns.queries import is_active, is_waiting
+from core.turns.queries import is_active, is_message, is_waiting
 from core.usage.prices import Prices
 
 HOUR_SECONDS = 3600.0
@@ -182,7 +182,8 @@ async def list_sessions(
     people = sa.func.count(inbox.c.author.distinct()).label("people")
     waits = sa.func.count(sa.case((is_waiting(inbox), 1))).label("queued")
     by_session = sa.select(inbox.c.session, last_message_at, people, sa.func.count().label("messages"), waits)
-    by_session = by_session.where(inbox.c.session.startswith(beginning, autoescape=True)).group_by(inbox.c.session)
+    written = inbox.c.session.startswith(beginning, autoescape=True) & is_message(inbox)
+    by_session = by_session.where(written).group_by(inbox.c.session)
     if author is not None:
         by_session = by_session.having(sa.func.count(sa.case((inbox.c.author == author, 1))) > 0)
     newest = by_session.order_by(sa.desc("last_message_at")).limit(limit).subquery("newest")

@@ -19,7 +19,7 @@ from core.store.schema import inbox, sessions, turns
 from core.store.turn_states import State
 from core.store.upsert import insert_or_ignore
 from core.turns.cancel import StopResult, StopTurnResult, stop_session, stop_turn
-from core.turns.queries import get_inbox_rows, message_columns, parse_inbox_message, record_message
+from core.turns.queries import get_inbox_rows, is_message, message_columns, parse_inbox_message, record_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 from core.turns.worker import Worker
@@ -384,8 +384,7 @@ class ConversationService:
         """
         if follow == "never":
             return False
-        is_message = inbox.c.outcome.is_distinct_from(InboxOutcome.DECIDED)
-        before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at, is_message
+        before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at, is_message(inbox)
         async with self._database.read() as connection:
             row = await find_session_row(connection, inbound.session_id)
             if row is None:
@@ -419,7 +418,8 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         newest = inbox.c.sent_at.desc(), inbox.c.id.desc()
-        authors_query = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(limit)
+        written = (inbox.c.session == session_id) & is_message(inbox)
+        authors_query = sa.select(inbox.c.author).where(written).order_by(*newest).limit(limit)
         async with self._database.read() as connection:
             authors = (await connection.execute(authors_query)).scalars().all()
         return next((n for n, author in enumerate(authors) if not author.startswith(BOT_PREFIX)), len(authors))

@@ -230,28 +230,10 @@ class InboxStore:
         self._worker.cancel_and_wake(ended, CancelReason.MESSAGE_DELETED)
         return withdrawn
 
-    async def record_command(
-        self, inbound: InboxMessage, name: str, *, outcome: InboxOutcome = InboxOutcome.COMMAND
-    ) -> bool:
-        """Insert the `inbox` row of a command message, without its text.
-
-        Args:
-            name: the name of the command; it becomes the `kind` of the row.
-            outcome: the outcome of the row: `RATE_LIMITED` for a command that exceeds a user rate limit.
-
-        Returns:
-            Whether the row is new; False if the event key was stored before.
-
-        Raises:
-            StoreError: the row could not be stored.
-        """
-        async with self._database.write() as connection:
-            return await record_message(connection, inbound, outcome, kind=name)
-
     async def has_newer_command(self, inbound: InboxMessage, *, names: Collection[str]) -> bool:
         """Return whether one of these commands was sent later in a message's session.
 
-        Only commands with the outcome `command` count, of any author.
+        Commands of any author count, also slash commands.
 
         Args:
             names: the names of the commands.
@@ -260,7 +242,8 @@ class InboxStore:
             StoreError: the database cannot be read.
         """
         later = (inbox.c.session == inbound.session_id) & (inbox.c.sent_at > inbound.sent_at)
-        given = sa.exists().where(later, inbox.c.outcome == InboxOutcome.COMMAND, inbox.c.kind.in_(names))
+        is_command = inbox.c.outcome.in_((InboxOutcome.COMMAND, InboxOutcome.HANDLED))
+        given = sa.exists().where(later, is_command, inbox.c.kind.in_(names))
         async with self._database.read() as connection:
             return bool(await connection.scalar(sa.select(given)))
 
@@ -285,7 +268,10 @@ class InboxStore:
             StoreError: nothing was changed.
         """
         async with self._database.write() as connection:
-            if await self._insert(connection, inbound, outcome=InboxOutcome.RESET) is AcceptResult.DUPLICATE:
+            # PostgreSQL: the lock makes later messages wait for the reset
+            await lock_session_row(connection, inbound.session_id)
+            await self._turns.notify_workers(connection)
+            if not await record_message(connection, inbound, InboxOutcome.RESET, kind="reset"):
                 return None
             if await _has_later_turn(connection, inbound, until):
                 update = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
@@ -314,14 +300,12 @@ class InboxStore:
         *,
         kind: TurnKind = "message",
         parent: str | None = None,
-        outcome: InboxOutcome | None = None,
     ) -> AcceptResult:
         """Insert a message, and its session if it is new, in the caller's transaction.
 
         Args:
             kind: `message`, or the kind of a rerun.
             parent: the id of the turn that a rerun repeats; None for other messages.
-            outcome: the reason why no turn answers the message; None if a turn will.
 
         Returns:
             `DUPLICATE` if the event key was stored before; nothing is inserted then. `WAITING` if the session has an
@@ -330,7 +314,7 @@ class InboxStore:
         # PostgreSQL: the lock makes the message wait for a reset, and gives it the generation after that
         generation = await lock_session_row(connection, inbound.session_id)
         row = message_columns(inbound, generation or 1) | {"message": inbound.to_json()}
-        row |= {"kind": kind, "parent": parent, "outcome": outcome}
+        row |= {"kind": kind, "parent": parent}
         identity = {"own_key": inbound.event_key, "own_session": inbound.session_id}
         # for a duplicate, too: a claim skips a session whose row is locked
         await self._turns.notify_workers(connection)

@@ -122,6 +122,8 @@ async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnEl
         "author": "",
         "message": None,
         "edited_message": None,
+        "payload": None,
+        "owner": None,
         "parent": None,
         "turn": None,
     }

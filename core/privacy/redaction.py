@@ -45,7 +45,7 @@ from core.store.schema import (
     tool_calls,
     turns,
 )
-from core.turns.queries import parse_inbox_message
+from core.turns.queries import is_message, parse_inbox_message
 
 #: The replacements of a text and of a name.
 DELETED_TEXT, DELETED_NAME = "[deleted]", "somebody"
@@ -145,7 +145,7 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
     Args:
         user_id: the platform's id of the user.
     """
-    is_to_bot = sa.func.coalesce(inbox.c.outcome, "").not_in((InboxOutcome.UNADDRESSED, InboxOutcome.DECIDED))
+    is_to_bot = is_message(inbox) & inbox.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED)
     inbox_authors = sa.select(inbox.c.author).where(inbox.c.session == session_id, is_to_bot).distinct()
     authors: set[str | None] = set((await connection.execute(inbox_authors)).scalars()) - {""}
     is_correction = messages.c.invocation_id.endswith(correction_run_id(""))  # written by Parley, not by a user

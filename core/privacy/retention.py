@@ -12,7 +12,7 @@ from core.inbox_message import InboxOutcome
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.database import Database
 from core.store.schema import denial_notices, inbox, messages, prompts, tool_calls, turns, workers
-from core.turns.queries import is_waiting
+from core.turns.queries import is_message, is_waiting
 from core.usage.prices import Prices
 from core.usage.user_rate_limits import is_notice_expired
 
@@ -78,9 +78,10 @@ class CleanupService:
     """Service that deletes rows that are not needed any more.
 
     These are ended turns, inbox messages, tool calls, dead workers, expired denial notices, and the secrets and prompts
-    of old runs. The newest inbox message of each author at a place stays, since it has the author's latest session. A
-    turn stays while another turn for the same messages does, while its cost is not stored, or while a rerun of it
-    waits. A worker's row is deleted an hour after its lease expired.
+    of old runs. Entries of the inbox that are no messages are deleted after a day. The newest inbox message of each
+    author at a place stays, since it has the author's latest session. A turn stays while another turn for the same
+    messages does, while its cost is not stored, or while a rerun of it waits. A worker's row is deleted an hour after
+    its lease expired.
 
     Args:
         days: the days after which ended turns, inbox messages, tool calls and secrets are deleted.
@@ -122,6 +123,7 @@ class CleanupService:
             return (
                 await _delete(connection, turns, _is_expired_turn(before))
                 + await _delete(connection, inbox, _is_expired_message(before))
+                + await _delete(connection, inbox, ~is_message(inbox) & (inbox.c.accepted_at < now - DAY_SECONDS))
                 + await _delete(connection, tool_calls, tool_calls.c.started_at < before)
                 + await _delete(connection, workers, workers.c.lease_expires_at < an_hour_ago)
                 + await _delete(connection, denial_notices, is_notice_expired())
@@ -157,9 +159,8 @@ def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[boo
     same_kind = newer.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED) | (
         inbox.c.outcome == InboxOutcome.UNADDRESSED
     )
-    has_newer = sa.exists().where(
-        newer.c.place == inbox.c.place, newer.c.author == inbox.c.author, newer.c.sent_at > inbox.c.sent_at, same_kind
-    )
+    by_author = (newer.c.place == inbox.c.place) & (newer.c.author == inbox.c.author)
+    has_newer = sa.exists().where(by_author, newer.c.sent_at > inbox.c.sent_at, same_kind, is_message(newer))
     has_turn = sa.exists().where(turns.c.id == inbox.c.turn)
     is_ended = inbox.c.outcome.is_not(None) | (inbox.c.turn.is_not(None) & ~has_turn)
     return (inbox.c.accepted_at < before) & is_ended & has_newer

@@ -65,14 +65,16 @@ sessions = sa.Table(
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
-#: Accepted messages. `event_key`: the same for each delivery of a message. `message`: the message as JSON; a reset sets
-#: it to null, and the row stays. `edited_message`: the edited message, if a turn had claimed the message before the
-#: edit. A rerun request has the turn to answer again as its `parent`, and the kind of rerun as its `kind` (see
-#: `turns`). The kind `decision`: people have decided all requests of the `parent`, so its run can continue. `outcome`:
-#: the reason why no turn answers the message, see `core.inbox_message.InboxOutcome`. A message that its author deleted
-#: after a turn had claimed it has the outcome `deleted` and its turn. The outcome `forgotten` marks a tombstone: see
-#: `core.privacy.deletion`. Rows of commands, of messages over a rate limit, of messages to other people and of
-#: tombstones have no text.
+#: All that comes in: messages, edits, deletions, commands, presses, forms, decisions. `event_key`: the same for each
+#: delivery. `message`: the message as JSON; a reset sets it to null, and the row stays. `edited_message`: the edited
+#: message, if a turn had claimed the message before the edit. A rerun request has the turn to answer again as its
+#: `parent`, and the kind of rerun as its `kind` (see `turns`). The kind `decision`: people have decided all requests of
+#: the `parent`, so its run can continue. `outcome`: the reason why no turn answers the message, see
+#: `core.inbox_message.InboxOutcome`. A message that its author deleted after a turn had claimed it has the outcome
+#: `deleted` and its turn. The outcome `forgotten` marks a tombstone: see `core.privacy.deletion`. Rows of commands, of
+#: messages over a rate limit, of messages to other people and of tombstones have no text. An entry that is no message
+#: has its `kind`, and the outcome `pending` until its `owner`, a worker, has handled it; until then, `payload` has its
+#: encrypted data: see `core.inbox.entries`.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -90,6 +92,8 @@ inbox = sa.Table(
     sa.Column("parent", sa.Text),
     sa.Column("turn", sa.Text),
     sa.Column("outcome", sa.Text),
+    sa.Column("payload", sa.Text),
+    sa.Column("owner", sa.Text),
 )
 sa.Index("ix_inbox_session", inbox.c.session, inbox.c.sent_at)
 sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
@@ -107,6 +111,9 @@ sa.Index(
     sqlite_where=inbox.c.turn.is_(None) & inbox.c.outcome.is_(None),
     postgresql_where=inbox.c.turn.is_(None) & inbox.c.outcome.is_(None),
 )
+#: As a literal: neither database uses a partial index for a condition with a parameter.
+IS_PENDING = inbox.c.outcome == sa.literal_column("'pending'")
+sa.Index("ix_inbox_pending", inbox.c.id, sqlite_where=IS_PENDING, postgresql_where=IS_PENDING)
 
 #: Turns: one run of the agent for all inbox messages that name it. A rerun has the turn before it as its `parent`, and
 #: its `kind`: `retry` continues the stored part of a failed turn, `regenerate` begins after the prompt, `revise`
@@ -251,17 +258,6 @@ write_checks = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("written_at", sa.Double, nullable=False),
-)
-
-#: Commands, buttons and modals until their `owner` has processed them: see `core.inbox.interactions`.
-interactions = sa.Table(
-    "interactions",
-    metadata,
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("channel", sa.Text, nullable=False),
-    sa.Column("payload", sa.JSON, nullable=False),
-    sa.Column("owner", sa.Text, nullable=False),
-    sa.Column("started_at", sa.Double, nullable=False),
 )
 
 #: Channel adapters over all workers, or their shards. `owner`: the worker that is connected, where only one may be;

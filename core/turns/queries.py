@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.resume import discard_run, list_run_ids, resume_run
-from core.store.schema import human_requests, inbox, sessions, turns
+from core.store.schema import IS_PENDING, human_requests, inbox, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
 from core.store.upsert import build_insert
 
@@ -41,6 +41,16 @@ def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
         table: `inbox` or an alias of it.
     """
     return table.c.turn.is_(None) & table.c.outcome.is_(None)
+
+
+def is_message(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that an `inbox` row is a message, a command in a message, or a request for a rerun.
+
+    Args:
+        table: `inbox` or an alias of it.
+    """
+    no_message = (InboxOutcome.DECIDED, InboxOutcome.PENDING, InboxOutcome.HANDLED)
+    return table.c.outcome.is_(None) | table.c.outcome.not_in(no_message)
 
 
 _BUSY = turns.alias("busy")
@@ -79,17 +89,20 @@ def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
 async def record_message(
     connection: AsyncConnection, inbound: InboxMessage, outcome: InboxOutcome, *, kind: str = "message"
 ) -> bool:
-    """Insert the `inbox` row of a message that no turn answers, without its text.
+    """Insert the `inbox` row of a message that no turn answers, without its text; or end its pending entry.
 
     Args:
         outcome: the reason why no turn answers the message.
         kind: the name of the command, if the message is one.
 
     Returns:
-        Whether the row is new; False if the event key was stored before.
+        Whether the row is new or was pending; False if the event key had another outcome before.
     """
-    values = {**message_columns(inbound, session_generation(inbound)), "outcome": outcome, "kind": kind}
-    noted = build_insert(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
+    ended = {"outcome": outcome, "kind": kind, "payload": None, "owner": None}
+    row = message_columns(inbound, session_generation(inbound.session_id)) | ended
+    insert = build_insert(connection.dialect.name, inbox).values(row)
+    found = {"session": insert.excluded.session, "generation": insert.excluded.generation}
+    noted = insert.on_conflict_do_update(index_elements=[inbox.c.event_key], set_=ended | found, where=IS_PENDING)
     return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
 
 
@@ -99,12 +112,12 @@ async def has_message(connection: AsyncConnection, event_key: str) -> bool:
     return (await connection.execute(row)).first() is not None
 
 
-def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:
-    """Return the SQL expression of the current generation of a message's session.
+def session_generation(session_id: str) -> sa.ColumnElement[int]:
+    """Return the SQL expression of the current generation of a session.
 
     The generation counts up with each reset. It is 1 if the session does not exist yet.
     """
-    found = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
+    found = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
     return sa.func.coalesce(found, 1)
 
 

@@ -162,7 +162,10 @@ def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
     A row of the kind `decision` continues a run; each decision before it has a row of its own.
     """
-    uncounted = (InboxOutcome.UNADDRESSED, InboxOutcome.COMMAND, InboxOutcome.RESET, InboxOutcome.RATE_LIMITED)
+    uncounted = (
+        *(InboxOutcome.UNADDRESSED, InboxOutcome.COMMAND, InboxOutcome.RESET, InboxOutcome.RATE_LIMITED),
+        *(InboxOutcome.PENDING, InboxOutcome.HANDLED),
+    )
     return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "decision")
 
 

@@ -130,5 +130,6 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
 async def wait_for_pending(database: sqlite3.Connection, count: int) -> None:
     """Wait until the database has `count` rows of pending interactions."""
     async with asyncio.timeout(60):
-        while database.execute("SELECT count(*) FROM interactions").fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)
+        pending = "SELECT count(*) FROM inbox WHERE outcome = 'pending'"
+        while database.execute(pending).fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)
             await asyncio.sleep(0.01)

@@ -28,7 +28,7 @@ from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
 from core.identity import AUTHOR
-from core.inbox.interactions import InteractionQueue
+from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
 from core.inbox_message import ReplyWithoutMention
@@ -48,6 +48,7 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tools.call_log import ToolCallLog
 from core.tools.human_request_service import HumanRequestService
+from core.turns.queries import is_message
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
@@ -194,7 +195,7 @@ async def run_core(
             answerer.rerender_reply,
             human_requests,
             answerer.update_request_message,
-            InteractionQueue(database, turns._lease),
+            EntryStore(database, turns._lease),
             TurnReports(database, spending_store.prices),
             DenialNoticeStore(database),
             spending_store,
@@ -288,7 +289,8 @@ class WiredBot:
 
     async def list_inbox_messages(self) -> list[Any]:
         async with self.database.read() as connection:
-            return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
+            query = sa.select(inbox_table).where(is_message(inbox_table)).order_by(inbox_table.c.id)
+            return list((await connection.execute(query)).all())
 
 
 def echo(request: ReceivedRequest) -> str:

@@ -15,7 +15,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.schema import inbox, interactions, messages, sessions, turns
+from core.store.schema import IS_PENDING, inbox, messages, sessions, turns
 from tests.chaos.recorded_tools import TOOL_CALLS_FILE
 
 
@@ -62,17 +62,17 @@ async def list_accepted(database: Database) -> list[tuple[str, str, str]]:
 
 
 async def list_unfinished(database: Database) -> list[str]:
-    """Return descriptions of active turns, waiting messages and pending interactions.
+    """Return descriptions of active turns, waiting messages and pending entries.
 
     The list is empty if all work in the database is done.
     """
     active = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
     waiting = sa.select(inbox).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
-    unprocessed = sa.select(interactions.c.key)  # the platform has its acknowledgement, and will not send it again
+    pending = sa.select(inbox.c.event_key).where(IS_PENDING)  # the platform will not send them again
     async with database.read() as connection:
         found = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(active)]
         found += [f"{row.kind} {row.event_key} of {row.session} waits" for row in await connection.execute(waiting)]
-        return found + [f"{row.key} is not processed" for row in await connection.execute(unprocessed)]
+        return found + [f"{row.event_key} is not handled" for row in await connection.execute(pending)]
 
 
 async def list_stored(database: Database) -> list[tuple[str, str, str]]:

@@ -26,7 +26,7 @@ from chatrig.discord import DiscordSimulator
 from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
 from chatrig.slack import SlackSimulator
 from core.store.database import Database
-from core.store.schema import interactions, turns
+from core.store.schema import IS_PENDING, inbox, turns
 from tests.acceptance.conftest import AcceptanceBot, Program
 from tests.acceptance.platforms import BotConversation, Discord, Platform, Slack
 from tests.data.kiosk.agent import CALLS_FILE
@@ -134,7 +134,7 @@ async def run_until_killed(bot: AcceptanceBot, database: Database) -> None:
         faults = platform.simulator.faults
         faults.delay(*_DELAYED_CALLS[platform.name])
         presses.append(asyncio.create_task(platform.find_conversation("work").press(words.APPROVE)))
-        while await count(interactions, sa.true()) < number or faults.has_pending("delay"):  # noqa: ASYNC110 - as above
+        while await count(inbox, IS_PENDING) < number or faults.has_pending("delay"):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     await bot.program.stop(signal.SIGKILL)
     await asyncio.gather(*presses)

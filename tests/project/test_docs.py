@@ -60,7 +60,7 @@ from core.conversations.overview import (
 from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
 from core.identity import User, to_user_state
-from core.inbox.interactions import InteractionQueue
+from core.inbox.entries import EntryStore
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox.watermarks import Watermarks
 from core.inbox_message import InboxMessage
@@ -507,7 +507,7 @@ async def run_adapter(simulator: DiscordSimulator) -> AsyncIterator[RecordingInb
     lease = Lease(database)
     assignment = ShardAssignment(database, lease, DiscordChannel.name)
     nothing: Any = None  # unused by the messages of the docs
-    interactions = InteractionQueue(database, Lease(database))
+    interactions = EntryStore(database, Lease(database))
     refusals = DenialNoticeStore(database)
     services = ChannelServices(
         cast(InboxStore, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing

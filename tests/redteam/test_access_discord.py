@@ -219,7 +219,7 @@ async def test_a_press_by_an_unresolved_user_is_denied_privately(server: Discord
         question = await server.post_message("ada", server.open_dm("ada"), "hello")
         (answer,) = await bot.wait_for_replies(question, "heard: hello")
         await server.wait_for(lambda: words.REGENERATE in answer.buttons)
-        bot.channel._interactions._identities._roles._fresh.clear()
+        bot.channel._intake._identities._roles._fresh.clear()
         server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)
         response = await server.click_button("ada", answer, answer.buttons[words.REGENERATE])
         await server.wait_for(

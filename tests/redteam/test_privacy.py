@@ -8,12 +8,13 @@ import pytest
 from google.adk.events.event import Event
 from google.genai import types
 
-from channels.commands.handlers import CommandContext, parse_command
+from channels.commands.handlers import parse_command
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from chatrig.discord import DiscordSimulator
 from chatrig.models import CallTool, Pause, Say
 from chatrig.slack import SlackSimulator
+from core.inbox.entries import InboxEntry
 from core.models.tokens import TokenCounter
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export_attachments import safe_name
@@ -25,6 +26,7 @@ from tests.channels.discord.conftest import run_bot as discord_running
 from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.slack.conftest import run_bot as slack_running
 from tests.channels.wiring import echo, wait_until
+from tests.fixtures.inbox_messages import inbound
 from tests.redteam.test_access_slack import find_tables_with
 
 
@@ -91,7 +93,7 @@ async def test_a_forged_option_of_discords_export_command_returns_nothing(
         for form in ("discord:1:2", "../x", "json "):
             with pytest.raises(ValueError, match="is not a choice"):  # neither Discord nor the bot offers this choice
                 await server.run_command("grace", "general", "export", form=form)
-            commands, asker = bot.channel._intake.commands, CommandContext("s", "p", "U1", "discord", {}, "k")
+            commands, asker = bot.channel._intake.commands, InboxEntry("command", inbound(author="U1"), {}, {"a": 1})
             exported = await commands._export("s", form, asker, ENGLISH) if form != "json " else None
             assert exported is None or (exported.text, exported.file) == (words.UNKNOWN_EXPORT_FORMAT, None)
         responses = await server.run_command("grace", "general", "export", form="json")
@@ -291,3 +293,25 @@ async def test_a_deletion_during_a_turn_leaves_no_rows(platform: str, tmp_path: 
         await wait_until(lambda: not chat.bot.worker._running)
         assert await find_tables_with(chat.bot, "falcon") == []
         assert not any("noon" in text for text in list_texts(chat))
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_no_word_of_a_thousand_messages_of_others_is_stored(platform: str, tmp_path: Path) -> None:
+    async with run_simulator(platform) as simulator, run_conversation(simulator, tmp_path, "Well.") as chat:
+        await chat.say("hello")
+        await wait_for_texts(chat, lambda found: found and found[-1] == "Well.")
+        for number in range(1_000):
+            message = await simulator.post_message("grace", "general", f"clandestine {number}")
+            if number % 100 == 0:
+                await simulator.edit_message("grace", message, f"clandestine edit {number}")
+                await simulator.delete_message("grace", message)
+        await chat.say("and now?")
+        await chat.bot.wait_for_turns(2)
+        stored = read_database(tmp_path)
+        assert b"and now?" in stored
+        assert b"clandestine" not in stored
+
+
+def read_database(folder: Path) -> bytes:
+    """Return the bytes of the SQLite file and of its write-ahead log."""
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("parley.db*")))

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,16 +16,26 @@ from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import DiscordApi
 from channels.discord.events.content import read_content
 from channels.discord.events.parser import is_for_others, is_from_person, is_mention, parse_message, parse_text
-from channels.discord.session_ids import channel_place_id, event_key, guild_id_of, snowflake_time
+from channels.discord.session_ids import (
+    PLATFORM,
+    channel_place_id,
+    event_key,
+    guild_id_of,
+    place_id,
+    session_id,
+    snowflake_time,
+)
 from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Backfill
-from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage, MessageHandler
+from channels.intake.handler import IntakeHandler
+from channels.intake.incoming import EDIT_MENTION_WINDOW_SECONDS, Incoming, IncomingChange, IncomingMessage
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService
 from core.errors import StoreError, SurfaceError
+from core.inbox_message import InboxMessage
 from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
@@ -54,7 +66,7 @@ class MessageListener:
         self,
         settings: DiscordSettings,
         api: DiscordApi,
-        intake: MessageHandler,
+        intake: IntakeHandler,
         conversations: ConversationService,
         work: BackgroundTasks,
         *,
@@ -116,12 +128,12 @@ class MessageListener:
         if backfill := self._get_backfill(channel_place_id(guild_id_of(message), message.channel.id)):
             backfill.open_gap(snowflake_time(message.id))
 
-    async def _store_incoming(self, incoming: IncomingMessage) -> None:
+    async def _store_incoming(self, incoming: Incoming) -> None:
         backfill = self._get_backfill(incoming.inbound.place)
         try:
             await (backfill.receive(incoming) if backfill is not None else self._intake.accept(incoming))
         except StoreError as error:
-            log.warning("a message is not stored yet: %s", error)
+            log.warning("a message or a change of one is not stored yet: %s", error)
 
     def _get_lock(self, channel: int) -> asyncio.Lock:
         return self._locks.setdefault(channel, asyncio.Lock())
@@ -130,51 +142,42 @@ class MessageListener:
         """Store the new text of an edited message.
 
         If an edit adds a mention of the bot within `EDIT_MENTION_WINDOW_SECONDS` after the message was sent, the
-        message is stored as a new one. If that fails, the backfill is started, which fetches the message again. Discord
-        also sends edit events for messages that nobody edited, and without the text if the bot may not read it. Such
-        events are ignored.
+        message is stored as a new one. Discord also sends edit events for messages that nobody edited, and without the
+        text if the bot may not read it. Such events are ignored.
         """
         at = message.edited_at
         if at is None or not is_from_person(message) or read_content(message).is_empty:
             return
-        key, text = event_key(message.channel.id, message.id), parse_text(message, self._api.bot_user)
-        incoming: IncomingMessage | None = None
+        mention: IncomingMessage | None = None
         async with self._get_lock(message.channel.id):
             if at.timestamp() - snowflake_time(message.id) <= EDIT_MENTION_WINDOW_SECONDS and is_mention(
                 message, self._api.bot_user
             ):
                 with suppress(SurfaceError):  # an edit without an author adds no mention
-                    incoming = await self._fetch_incoming(message)
-
-        async def store() -> None:
-            if await self._intake.handle_edit(key, text, is_mention=incoming is not None) and incoming is not None:
-                await self._store_incoming(replace(incoming, inbound=replace(incoming.inbound, sent_at=at.timestamp())))
-
-        if (
-            not await self._store_change(guild_id_of(message), message.channel.id, {key: text}, store)
-            and incoming is not None
-        ):
-            self._start_backfill(message)
+                    mention = await self._fetch_incoming(message)
+        if mention is not None:
+            mention = replace(mention, inbound=replace(mention.inbound, sent_at=at.timestamp()))
+        guild, channel = guild_id_of(message), message.channel
+        session = session_id(guild, channel, message.author.id, self._settings.sessions)
+        key, text = event_key(channel.id, message.id), parse_text(message, self._api.bot_user)
+        inbound = _make_entry(f"{key}:{at.timestamp()}", place_id(guild, channel), session, at.timestamp())
+        await self._store_change(guild, IncomingChange(inbound, key, text, mention))
 
     async def receive_deletion(self, guild: int | None, channel: int, messages: Collection[int]) -> None:
         """Delete the stored texts of messages that were deleted on Discord.
-
-        `MessageHandler.handle_deletion` tells the effect on turns. A failure of the database is logged.
 
         Args:
             guild: the id of the server; None for direct messages.
             channel: the id of the channel or thread of the messages.
             messages: the ids of the messages.
         """
-        keys = [event_key(channel, id_) for id_ in sorted(messages)]
         async with self._get_lock(channel):  # a deleted message may be in progress
             pass
-
-        async def store() -> None:
-            for key in keys:
-                await self._intake.handle_deletion(key)
-
-        await self._store_change(guild, channel, dict.fromkeys(keys), store)
+        place = channel_place_id(guild, channel)
+        for id_ in sorted(messages):
+            key = event_key(channel, id_)
+            inbound = _make_entry(f"{key}:deletion", place, place, time.time())
+            await self._store_change(guild, IncomingChange(inbound, key, None))
 
     async def stop_channel_sessions(self, guild: int, channel: int, thread: int | None) -> None:
         """Cancel the turns, and drop waiting messages, in a deleted channel or thread.
@@ -185,48 +188,21 @@ class MessageListener:
             thread: the id of the thread; None if the channel was deleted. Then only the session that all people in the
                 channel share is stopped, not those of its threads or of single authors.
         """
-
-        async def stop() -> None:
-            place = channel_place_id(guild, channel)
-            sessions = (
-                [place] if thread is None else [f"{place}:{thread}", f"{channel_place_id(guild, thread)}:{thread}"]
-            )
-            for session in sessions:
-                await self._conversations.stop_session(session, author=None)
-
-        await self._store_change(guild, channel, {}, stop)
-
-    async def _store_change(
-        self,
-        guild: int | None,
-        channel: int,
-        edits: Mapping[str, str | None],
-        store: Callable[[], Awaitable[None]],
-    ) -> bool:
-        """Store an edit or deletion, and apply it to messages that are not stored yet.
-
-        These are the received messages that the backfill of the channel still has to store. During the shutdown, or in
-        a server in which the bot does not answer, nothing is done.
-
-        Args:
-            edits: the new text by the event key of the message; None for a deleted message.
-            store: stores the edit or deletion; retried while the database is unavailable.
-
-        Returns:
-            False if the edit or deletion could not be stored, which is logged. Else True, also if nothing is done.
-        """
-        if self._work.is_stopping or not self._is_served(guild):
-            return True
-        with self._work.track_current():
-            if backfill := self._get_backfill(channel_place_id(guild, channel)):
-                for key, text in edits.items():
-                    await backfill.record_edit(key, text)
+        if not self._is_served(guild):
+            return
+        place = channel_place_id(guild, channel)
+        sessions = [place] if thread is None else [f"{place}:{thread}", f"{channel_place_id(guild, thread)}:{thread}"]
+        for session in sessions:
+            stop = partial(self._conversations.stop_session, session, author=None)
             try:
-                await retry_store(store, operation="an edit or a deletion")
+                await retry_store(stop, operation="the stop of a deleted channel")
             except StoreError as error:
-                log.error("an edit or a deletion is not stored: %s", format_error(error))
-                return False
-            return True
+                log.error("the session of a deleted channel is not stopped: %s", format_error(error))
+
+    async def _store_change(self, guild: int | None, change: IncomingChange) -> None:
+        if not self._work.is_stopping and self._is_served(guild):
+            with self._work.track_current():
+                await self._store_incoming(change)
 
     async def parse_incoming(self, message: discord.Message) -> IncomingMessage | None:
         """Return a message for the inbox, with its author's roles and its location.
@@ -268,3 +244,7 @@ class MessageListener:
             return starter.author == self._api.bot_user
 
         return await self._answer_threads.get(channel.id, fetch)
+
+
+def _make_entry(key: str, place: str, session: str, at: float) -> InboxMessage:
+    return InboxMessage(key, session, place, PLATFORM, {}, author="", text="", sent_at=at)

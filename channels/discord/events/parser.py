@@ -21,7 +21,7 @@ from channels.discord.session_ids import (
 )
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import addresses_others, remove_mentions
-from channels.intake.handler import IncomingMessage
+from channels.intake.incoming import IncomingMessage
 from core.inbox_message import InboxMessage
 
 

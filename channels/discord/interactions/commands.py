@@ -8,9 +8,9 @@ from discord import app_commands
 
 from channels.commands.handlers import CHOICE_COMMANDS, COMMAND_DESCRIPTIONS, EXPORT_FORMATS
 from channels.commands.syntax import CommandName, CommandSyntax
-from channels.discord.interactions.handler import DiscordInteractionHandler
+from channels.discord.interactions.handler import DiscordIntakeHandler
 from channels.i18n import messages as words
-from channels.intake.interactions import MenuAction
+from channels.intake.incoming import MenuAction
 
 #: Discord: most characters of a description, and most choices of an option.
 _MAX_DESCRIPTION, MAX_CHOICES = 100, 25
@@ -41,7 +41,7 @@ def make_command_syntax(prefix: str) -> CommandSyntax:
     )
 
 
-def make_commands(handler: DiscordInteractionHandler, prefix: str = "") -> list[Command]:
+def make_commands(handler: DiscordIntakeHandler, prefix: str = "") -> list[Command]:
     """Return all application commands of the bot; their callbacks call `handler`.
 
     The commands work in servers, in direct messages, and for users who installed the app for themselves.
@@ -62,7 +62,7 @@ def make_commands(handler: DiscordInteractionHandler, prefix: str = "") -> list[
     return commands
 
 
-def _make_command(name: CommandName, handler: DiscordInteractionHandler, syntax: CommandSyntax) -> Command:
+def _make_command(name: CommandName, handler: DiscordIntakeHandler, syntax: CommandSyntax) -> Command:
     async def run(interaction: discord.Interaction) -> None:
         await handler.handle_command(interaction, name, "")
 
@@ -87,14 +87,14 @@ def _make_command(name: CommandName, handler: DiscordInteractionHandler, syntax:
     return command
 
 
-def _make_menu_entry(action: MenuAction, handler: DiscordInteractionHandler) -> Command:
+def _make_menu_entry(action: MenuAction, handler: DiscordIntakeHandler) -> Command:
     async def use(interaction: discord.Interaction, message: discord.Message) -> None:
         await handler.handle_menu(interaction, message, action)
 
     return app_commands.ContextMenu(name=_localize(MENU_ACTIONS[action]), callback=use)
 
 
-def _make_ask(handler: DiscordInteractionHandler, syntax: CommandSyntax) -> Command:
+def _make_ask(handler: DiscordIntakeHandler, syntax: CommandSyntax) -> Command:
     @app_commands.describe(question=_localize(words.ASK_OPTION))
     async def ask(interaction: discord.Interaction, question: str) -> None:
         await handler.handle_ask(interaction, question)

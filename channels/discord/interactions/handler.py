@@ -15,15 +15,17 @@ from typing import Any
 import aiohttp
 import discord
 
-from channels.base import Priority
-from channels.commands.handlers import PRIVATE_COMMANDS, CommandContext, CommandResult
-from channels.commands.syntax import CommandName
+from channels.base import Channel, Priority, Surface
+from channels.commands.handlers import PRIVATE_COMMANDS, CommandResult
+from channels.commands.syntax import CommandName, CommandSyntax
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import NO_MENTIONS, DiscordApi
 from channels.discord.events.content import read_content
+from channels.discord.events.parser import move_to_thread
 from channels.discord.events.thread_titles import parse_thread
 from channels.discord.interactions.forms import FORM_PAGE_SIZE, MODAL_PREFIX, create_modal, parse_form
 from channels.discord.interactions.responses import RESPONSE_ID, InteractionResponder
+from channels.discord.replies.reactions import mark_denied
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.session_ids import PLATFORM, ephemeral_ids, event_key, place_id, session_id, snowflake_time
 from channels.discord.settings import DiscordSettings
@@ -31,25 +33,27 @@ from channels.discord.text import disable_mentions, quote_lines, shorten
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.intake.context import about_reference
-from channels.intake.handler import MessageHandler
-from channels.intake.interactions import Interaction, InteractionHandler, Kind, MenuAction, Retract
+from channels.intake.handler import IntakeHandler, Retract
+from channels.intake.incoming import SYNCHRONOUS_SECONDS, IncomingMessage, MenuAction
 from channels.rate_limits.caller import RefusedError
 from channels.replies.buttons import Press, parse_button
+from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
 from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
+from core.inbox.entries import EntryKind, InboxEntry
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
-#: Seconds that an autocompletion may take.
-AUTOCOMPLETE_TIMEOUT_SECONDS = 2.0
+#: Seconds that starting a thread may take; after that, the reply is posted in the channel.
+THREAD_TIMEOUT_SECONDS = 10.0
 
-#: Seconds within which a form must be opened. Discord waits for 3.
-FORM_TIMEOUT_SECONDS = 2.0
+#: Most characters in the name of a thread, so that the list of threads shows all of it.
+MAX_THREAD_NAME = 80
 
 #: Discord's code for an interaction that was acknowledged before.
 ALREADY_ACKNOWLEDGED = 40060
@@ -58,20 +62,21 @@ ALREADY_ACKNOWLEDGED = 40060
 _MAX_PROMPT_CHARACTERS, _MAX_QUOTE_CHARACTERS = 1500, 200
 
 
-class DiscordInteractionHandler(InteractionHandler):
-    """Parses and answers commands, menu entries, button presses and submitted modals.
+class DiscordIntakeHandler(IntakeHandler):
+    """Handles messages, commands, menu entries, button presses and submitted modals.
 
     During the shutdown, the `handle_` methods do nothing. They log each `StoreError` and `SurfaceError`.
 
     Args:
         work: counts the handlers that are running; the shutdown waits for them.
+        channel: creates the surfaces of replies.
         cipher: encrypts the stored interactions and their tokens.
         identities: looks up the roles and the location of an interaction's author.
         get_surface: returns the reply surface for an address.
         get_responder: returns the `InteractionResponder` for an address with an `application` and an encrypted `token`.
     """
 
-    channel = PLATFORM
+    platform = PLATFORM
     must_refuse = True
     form_page_size = FORM_PAGE_SIZE
 
@@ -80,21 +85,66 @@ class DiscordInteractionHandler(InteractionHandler):
         settings: DiscordSettings,
         api: DiscordApi,
         services: ChannelServices,
-        intake: MessageHandler,
         work: BackgroundTasks,
         *,
+        channel: Channel,
+        queued_reactions: QueuedReactions,
+        syntax: CommandSyntax,
         cipher: Cipher,
         identities: DiscordIdentityResolver,
         get_surface: Callable[[Mapping[str, Any]], DiscordSurface],
         get_responder: Callable[[Mapping[str, Any]], InteractionResponder],
     ) -> None:
-        super().__init__(services, intake, cipher)
+        super().__init__(services, queued_reactions, syntax=syntax, cipher=cipher)
+        self._channel = channel
         self._settings = settings
         self._api = api
         self._work = work
         self._identities = identities
         self._get_surface = get_surface
         self._get_responder = get_responder
+
+    def create_surface(self, message: InboxMessage) -> Surface:
+        return self._channel.create_surface(message.address, turn_id=message.event_key)
+
+    async def get_locale(self, message: InboxMessage) -> str:
+        return await self._channel.get_locale(message)
+
+    async def deny_privately(self, message: InboxMessage, text: str) -> None:
+        """Send a refusal to a message's author by direct message.
+
+        If Discord refuses that, add the reaction `DENIED_EMOJI` to the message instead.
+
+        Raises:
+            SurfaceError: Discord refuses the reaction, too, or cannot be reached.
+        """
+        try:
+            await self._api.send_direct_message(int(message.author), text)
+        except RefusedError as refusal:
+            log.info("a refusal could not be sent by direct message: %s", refusal)
+            await mark_denied(self._api, message.address)
+
+    async def choose_address(self, message: IncomingMessage) -> IncomingMessage:
+        """Start a thread on a message for the reply, if the setting `auto_thread` is on.
+
+        No thread is started for a message in a thread, in direct messages or without a mention. The same holds for a
+        message over a rate limit of its author or place. A failure is logged.
+
+        Returns:
+            The message, with the session and address of the thread if one was started; else unchanged.
+        """
+        in_thread = move_to_thread(message) if self._settings.auto_thread and message.is_mention else None
+        if in_thread is None or await self.find_rate_limit_denial(message.inbound):
+            return message
+        address = message.inbound.address
+        name = shorten(message.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
+        try:
+            async with asyncio.timeout(THREAD_TIMEOUT_SECONDS):
+                await self._api.start_thread(int(address["channel"]), int(address["message"]), name)
+        except (SurfaceError, TimeoutError) as error:
+            log.warning("no thread could be started, so the reply is in the channel: %s", format_error(error))
+            return message
+        return in_thread
 
     async def handle_command(self, interaction: discord.Interaction, name: CommandName, argument: str) -> None:
         """Run a command, and show the result to its author.
@@ -199,7 +249,7 @@ class DiscordInteractionHandler(InteractionHandler):
             say = words.messages_for(interaction.locale.value)
             found: discord.ui.Modal | str
             try:
-                async with asyncio.timeout(FORM_TIMEOUT_SECONDS):
+                async with asyncio.timeout(SYNCHRONOUS_SECONDS):
                     found = await self._create_form(interaction, press, say)
             except (StoreError, TimeoutError) as error:
                 log.warning("a form cannot be opened: %s", format_error(error))
@@ -222,11 +272,12 @@ class DiscordInteractionHandler(InteractionHandler):
             The modal, with the user's draft. If the user may not use the bot or may not answer the question, or if the
             question is closed: a text that tells them the reason.
         """
-        authorized = await self.authorize(partial(self._identify, interaction, self._parse(interaction, "form", {})))
+        parsed = self._parse(interaction, "form", {})
+        authorized = await self.authorize(parsed, partial(self._identify, interaction, parsed))
         if isinstance(authorized, str):
             return authorized
-        user = self._get_user(authorized)
-        question = await self._intake.presses.answers.find_open(press.target_id, user, say)
+        user = self.get_user(authorized)
+        question = await self.presses.answers.find_open(press.target_id, user, say)
         if isinstance(question, str):
             return question
         return create_modal(question, press.page, question.drafts.get(user.id, {}), say)
@@ -240,15 +291,15 @@ class DiscordInteractionHandler(InteractionHandler):
 
         Returns:
             All names that contain `typed`, first those that start with it. Empty if the user has no access, the
-            database fails, or the lookup takes over `AUTOCOMPLETE_TIMEOUT_SECONDS`.
+            database fails, or the lookup takes over `SYNCHRONOUS_SECONDS`.
         """
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
-            async with asyncio.timeout(AUTOCOMPLETE_TIMEOUT_SECONDS):
-                authorized = await self.authorize(partial(self._identify, interaction, parsed))
+            async with asyncio.timeout(SYNCHRONOUS_SECONDS):
+                authorized = await self.authorize(parsed, partial(self._identify, interaction, parsed))
                 if isinstance(authorized, str):
                     return ()
-                session, location_names = authorized.context.session_id or "", authorized.context.location_names
+                session, location_names = authorized.message.session_id, authorized.message.location_names
                 is_model = name == "model"
                 names = (
                     await conversations.list_models(session, location_names)
@@ -261,14 +312,14 @@ class DiscordInteractionHandler(InteractionHandler):
         found = [name for name in names if typed.lower() in name.lower()]
         return sorted(found, key=lambda one: not one.lower().startswith(typed.lower()))
 
-    async def _receive(self, interaction: discord.Interaction, kind: Kind, values: Mapping[str, Any]) -> None:
+    async def _receive(self, interaction: discord.Interaction, kind: EntryKind, values: Mapping[str, Any]) -> None:
         if self._work.is_stopping:
             return
         with self._work.track_current():
             parsed = self._parse(interaction, kind, values)
             await self.receive(parsed, partial(self._identify, interaction, parsed), partial(_acknowledge, interaction))
 
-    def _parse(self, interaction: discord.Interaction, kind: Kind, values: Mapping[str, Any]) -> Interaction:
+    def _parse(self, interaction: discord.Interaction, kind: EntryKind, values: Mapping[str, Any]) -> InboxEntry:
         guild, user, channel_id = interaction.guild_id, interaction.user, interaction.channel_id or 0
         channel: Any = interaction.channel or discord.Object(channel_id)
         place, session = place_id(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
@@ -283,21 +334,28 @@ class DiscordInteractionHandler(InteractionHandler):
         if is_aside := _must_answer_ephemerally(interaction):
             place, session = ephemeral_ids(user.id, channel_id)
             address |= surface
-        context = CommandContext(
+        message = InboxMessage(
+            event_key=f"{PLATFORM}:{channel_id}:command:{interaction.id}",
             session_id=session,
             place=place,
-            author=str(user.id),
             channel=PLATFORM,
             address=address,
-            event_key=f"{PLATFORM}:{channel_id}:command:{interaction.id}",
-            locale=interaction.locale.value,
+            author=str(user.id),
+            text="",
             sent_at=snowflake_time(interaction.id),
+        )
+        is_of_private_message = interaction.message is not None and interaction.message.flags.ephemeral
+        return InboxEntry(
+            kind,
+            message,
+            values,
+            {**surface, "is_of_private_message": is_of_private_message},
+            locale=interaction.locale.value,
+            name=user.display_name,
             is_private=kind != "prompt" or is_aside,
         )
-        is_private = interaction.message is not None and interaction.message.flags.ephemeral
-        return Interaction(kind, context, values, {**surface, "is_of_private_message": is_private}, user.display_name)
 
-    async def _identify(self, interaction: discord.Interaction, parsed: Interaction) -> Interaction | str:
+    async def _identify(self, interaction: discord.Interaction, parsed: InboxEntry) -> InboxEntry | str:
         """Return an interaction with its author's roles and its location.
 
         Args:
@@ -321,9 +379,9 @@ class DiscordInteractionHandler(InteractionHandler):
             return say(words.NO_WRITE_PERMISSION)
         if parsed.kind == "prompt" and not parsed.values["text"]:
             return say(words.NO_READABLE_TEXT)
-        return replace(parsed, context=replace(parsed.context, actor=actor, location=location))
+        return replace(parsed, message=replace(parsed.message, actor=actor, location=location))
 
-    async def answer(self, interaction: Interaction, result: CommandResult) -> None:
+    async def answer(self, entry: InboxEntry, result: CommandResult) -> None:
         """Show the result of an interaction to its author.
 
         The result of a command, menu entry or press is an ephemeral message. That of a form is one too, or replaces the
@@ -333,9 +391,9 @@ class DiscordInteractionHandler(InteractionHandler):
         Raises:
             SurfaceError: the result cannot be shown, such as a refused response in a channel where the bot cannot post.
         """
-        responder = self._get_responder(interaction.surface)
-        if interaction.kind in ("press", "answer"):
-            if interaction.kind == "answer" and interaction.surface.get("is_of_private_message"):
+        responder = self._get_responder(entry.surface)
+        if entry.kind in ("press", "answer"):
+            if entry.kind == "answer" and entry.surface.get("is_of_private_message"):
                 with suppress(RefusedError):  # the user has dismissed the message
                     await responder.edit_message(RESPONSE_ID, result.text, result.buttons, priority=Priority.FINAL)
                     return
@@ -344,37 +402,37 @@ class DiscordInteractionHandler(InteractionHandler):
         try:
             await responder.answer(result.text, result.file)
         except RefusedError:
-            context = interaction.context
-            if "token" in context.address:
+            address = entry.message.address
+            if "token" in address:
                 raise
-            name, commands = interaction.values.get("name") or interaction.values["action"], self._intake.commands
+            name, commands = entry.values.get("name") or entry.values["action"], self.commands
             if result.file is not None:  # the file is private
-                public = replace(context, is_private=False)
-                result = await commands.run(name, interaction.values["argument"], public)
-            say, is_private = words.messages_for(context.locale), name in PRIVATE_COMMANDS
+                public = replace(entry, is_private=False)
+                result = await commands.run(name, entry.values["argument"], public)
+            say, is_private = words.messages_for(entry.locale), name in PRIVATE_COMMANDS
             text = commands.format_private_hint(name, say) if is_private else result.text  # everyone can read it
-            await self._get_surface({**context.address, "side_name": context.event_key}).post_message(text, result.file)
+            await self._get_surface({**address, "side_name": entry.event_key}).post_message(text, result.file)
 
-    async def close_form(self, interaction: Interaction) -> None:
-        if interaction.surface.get("is_of_private_message"):
+    async def close_form(self, entry: InboxEntry) -> None:
+        if entry.surface.get("is_of_private_message"):
             with suppress(RefusedError):  # the user has dismissed the message
-                await self._get_responder(interaction.surface).delete_message(RESPONSE_ID)
+                await self._get_responder(entry.surface).delete_message(RESPONSE_ID)
 
-    async def refuse(self, interaction: Interaction, text: str) -> None:
-        responder = self._get_responder(interaction.surface)
-        if interaction.kind in ("press", "answer"):
+    async def refuse(self, entry: InboxEntry, text: str) -> None:
+        responder = self._get_responder(entry.surface)
+        if entry.kind in ("press", "answer"):
             await responder.send_ephemeral(text)
-        elif interaction.context.is_private:
+        elif entry.is_private:
             await responder.answer(text)
         else:
             await responder.delete_message(RESPONSE_ID)
             await responder.send_ephemeral(text)
 
-    async def post_prompt(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
+    async def post_prompt(self, entry: InboxEntry) -> tuple[InboxMessage, Retract]:
         """Post a prompt as the response to the interaction, unless it is private.
 
         The bot's reply then replies to the posted message. A private prompt is not posted: the reply is the response,
-        which only the author sees. See `InteractionHandler.post_prompt`.
+        which only the author sees. See `IntakeHandler.post_prompt`.
 
         Returns:
             The prompt as a message to answer, and a function that deletes the posted prompt and tells its author the
@@ -383,39 +441,36 @@ class DiscordInteractionHandler(InteractionHandler):
         Raises:
             SurfaceError: the prompt cannot be posted.
         """
-        context, values = interaction.context, interaction.values
-        assert context.session_id is not None, "Discord tells the channel of an interaction"
-        address = dict(context.address)
-        if not context.is_private:
-            address |= {"message": await self._post_prompt(interaction), "is_bot_message": True}
+        address, values = dict(entry.message.address), entry.values
+        if not entry.is_private:
+            address |= {"message": await self._post_prompt(entry), "is_bot_message": True}
         inbound = replace(
-            context.to_message(context.session_id, values["text"]),
+            entry.message,
+            text=values["text"],
             address=address,
             attachments=tuple(Attachment(**file) for file in values["files"]),
             references=tuple(values["references"]),
-            actor=context.actor,
-            location=context.location,
         )
-        return inbound, partial(self.refuse, interaction)
+        return inbound, partial(self.refuse, entry)
 
-    async def _post_prompt(self, interaction: Interaction) -> str:
+    async def _post_prompt(self, entry: InboxEntry) -> str:
         """Post a user's prompt in the channel, and return the id of the message.
 
         The message is the response to the interaction or, if Discord refuses the response, a normal message.
         """
-        quote = interaction.values["quote"]
+        quote = entry.values["quote"]
         with suppress(RefusedError):
-            return str(await self._get_responder(interaction.surface).answer(quote))
-        surface = self._get_surface({**interaction.context.address, "side_name": interaction.id})
-        return await surface.post_text(f"**{disable_mentions(interaction.name)}**\n{quote}")
+            return str(await self._get_responder(entry.surface).answer(quote))
+        surface = self._get_surface({**entry.message.address, "side_name": entry.event_key})
+        return await surface.post_text(f"**{disable_mentions(entry.name)}**\n{quote}")
 
 
-async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) -> bool:
+async def _acknowledge(interaction: discord.Interaction, parsed: InboxEntry) -> bool:
     """Acknowledge an interaction; except for presses and forms, show "thinking".
 
     Args:
         interaction: the interaction as a discord.py object.
-        parsed: the same interaction, parsed. If its context `is_private`, only the author sees the response.
+        parsed: the same interaction, parsed. If `is_private`, only the author sees the response.
 
     Returns:
         False if Discord refuses the acknowledgement, and has shown the user that the application did not respond. True
@@ -425,7 +480,7 @@ async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) ->
         if parsed.kind in ("press", "answer"):
             await interaction.response.defer()
         else:
-            await interaction.response.defer(ephemeral=parsed.context.is_private, thinking=True)
+            await interaction.response.defer(ephemeral=parsed.is_private, thinking=True)
     except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
         log.warning("an interaction could not be acknowledged: %s", format_error(error))
         is_refused = isinstance(error, discord.HTTPException) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR

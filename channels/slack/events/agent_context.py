@@ -10,7 +10,7 @@ from typing import Any
 
 from cachetools import TTLCache
 
-from channels.intake.handler import IncomingMessage
+from channels.intake.incoming import IncomingMessage
 from channels.slack.events.parser import workspace_of
 from core.inbox_message import InboxMessage
 from core.privacy.vault import Cipher

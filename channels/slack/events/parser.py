@@ -1,10 +1,10 @@
 """Parser of Slack's events: messages for the bot, edits and deletions."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
+from channels.intake.incoming import EDIT_MENTION_WINDOW_SECONDS, IncomingChange, IncomingMessage
 from channels.slack.events.content import MessageContent, bot_id_of, read_message
 from channels.slack.session_ids import PLATFORM, event_key, is_direct, place_id, session_id
 from channels.slack.settings import DmSessions
@@ -14,19 +14,6 @@ from core.inbox_message import InboxMessage, storable_text
 
 #: Subtypes of the messages that people write; all others are for messages of Slack itself or of bots, and for edits.
 _USER_SUBTYPES = {None, "file_share", "me_message", "thread_broadcast"}
-
-
-@dataclass(frozen=True, slots=True)
-class MessageChange:
-    """Edit or deletion of a user's message.
-
-    Attributes:
-        event_key: the event key of the message.
-        text: the new text without the mention of the bot; None if the message was deleted.
-    """
-
-    event_key: str
-    text: str | None
 
 
 def parse_message(
@@ -127,7 +114,7 @@ def is_from_person_or_bot(message: Mapping[str, Any]) -> bool:
     return message.get("subtype") in _USER_SUBTYPES | {"bot_message"}
 
 
-def parse_addressed_edit(
+def _parse_addressed_edit(
     body: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], IncomingMessage | None]
 ) -> IncomingMessage | None:
     """Return the message of an edit event if the edit added a mention of the bot.
@@ -158,13 +145,18 @@ def parse_addressed_edit(
     return replace(incoming, inbound=replace(incoming.inbound, sent_at=at))
 
 
-def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
+def parse_change(
+    body: Mapping[str, Any],
+    parse: Callable[[Mapping[str, Any]], IncomingMessage | None],
+    dm_sessions: DmSessions = "thread",
+) -> IncomingChange | None:
     """Return the edit or deletion of a person's message in an Events API payload.
 
     Slack: a deleted message that has replies becomes a tombstone. Other changes, such as a link preview, are no edits.
 
     Args:
         body: an Events API payload.
+        parse: parses an Events API payload of a message.
 
     Returns:
         The edit or deletion; None for any other event, and for messages of the bot itself or of other bots.
@@ -176,14 +168,28 @@ def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
     team, ts = workspace_of(body), before.get("ts") or event.get("deleted_ts") or now.get("ts")
     if not ts or before.get("subtype") not in _USER_SUBTYPES:
         return None
+    text: str | None = None
     match event.get("subtype"):
         case "message_deleted":
-            return MessageChange(event_key(team, channel, ts), None)
+            pass
         case "message_changed" if now.get("subtype") == "tombstone":
-            return MessageChange(event_key(team, channel, ts), None)
-        case "message_changed" if (text := read_message(now).text) != read_message(before).text:
-            return MessageChange(event_key(team, channel, ts), storable_text(remove_mention(text, bot_user_of(body))))
-    return None
+            pass
+        case "message_changed" if (changed := read_message(now).text) != read_message(before).text:
+            text = storable_text(remove_mention(changed, bot_user_of(body)))
+        case _:
+            return None
+    key, at = event_key(team, channel, ts), str(event.get("event_ts") or event.get("ts") or ts)
+    inbound = InboxMessage(
+        event_key=f"{key}:{'deletion' if text is None else at}",
+        session_id=session_id(team, channel, str(before.get("thread_ts") or ts), dm_sessions),
+        place=place_id(team, channel),
+        channel=PLATFORM,
+        address={},
+        author=str(before.get("user") or ""),
+        text="",
+        sent_at=float(at),
+    )
+    return IncomingChange(inbound, key, text, None if text is None else _parse_addressed_edit(body, parse))
 
 
 def is_external(body: Mapping[str, Any]) -> bool:

@@ -8,18 +8,20 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from slack_bolt.async_app import AsyncAck
 
-from channels.commands.handlers import CommandContext, CommandResult
+from channels.base import Channel
+from channels.commands.handlers import CommandResult
 from channels.i18n import messages as words
 from channels.intake.context import about_reference
-from channels.intake.handler import MessageHandler
-from channels.intake.interactions import Interaction, InteractionHandler, Retract
+from channels.intake.handler import IntakeHandler, Retract
+from channels.intake.incoming import Incoming, IncomingMessage
 from channels.rate_limits.caller import RefusedError
+from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed_id
@@ -28,13 +30,14 @@ from channels.slack.events.authors import resolve_authors
 from channels.slack.interactions.commands import MAX_CHOICES, choice_buttons, choice_text, parse_choice
 from channels.slack.interactions.forms import FIELD_PREFIX, answer_modal, parse_form
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
-from channels.slack.interactions.shortcuts import ASK_INPUT, ask_modal, modal_metadata
+from channels.slack.interactions.shortcuts import ASK_INPUT, ask_modal, make_command_syntax, modal_metadata
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import PLATFORM, event_key, session_id, thread_ts_of
-from channels.slack.settings import DmSessions
+from channels.slack.settings import SlackSettings
 from channels.slack.text import escape, escape_tokens, make_title, to_plain_text
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
+from core.inbox.entries import InboxEntry
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
@@ -46,50 +49,79 @@ log = logging.getLogger(__name__)
 FORM_CHECK_SECONDS = 1.0
 
 
-class SlackInteractionHandler(InteractionHandler):
-    """Parses and answers slash commands, presses, shortcuts and submitted modals.
+class SlackIntakeHandler(IntakeHandler):
+    """Handles messages, slash commands, presses, shortcuts and submitted modals.
 
     Args:
         identities: looks up the user groups and location of an interaction's author.
         directory: looks up names and locales.
         responder: sends the private answers, and opens modals.
-        dm_sessions: see `DmSessions`.
+        channel: looks up locales.
         surface: returns the surface of the reply to a message.
         is_installed: returns whether the app is installed in a workspace; raises `StoreError` if the database fails.
     """
 
-    channel = PLATFORM
+    platform = PLATFORM
     must_refuse = False
 
     def __init__(
         self,
+        settings: SlackSettings,
         services: ChannelServices,
-        intake: MessageHandler,
         identities: SlackIdentityResolver,
         directory: WorkspaceDirectory,
         responder: PrivateResponder,
         *,
+        channel: Channel,
+        queued_reactions: QueuedReactions,
         cipher: Cipher,
-        dm_sessions: DmSessions,
         surface: Callable[[InboxMessage], SlackSurface],
         is_installed: Callable[[str], Awaitable[bool]],
     ) -> None:
-        super().__init__(services, intake, cipher)
+        syntax = make_command_syntax(settings.command_prefix)
+        super().__init__(services, queued_reactions, syntax=syntax, cipher=cipher)
+        self._bot_loop_limit = settings.bot_loop_limit
+        self._dm_sessions = settings.dm_sessions
         self._identities = identities
         self._directory = directory
         self._responder = responder
-        self._dm_sessions = dm_sessions
+        self._channel = channel
         self._surface = surface
         self._is_installed = is_installed
 
+    def create_surface(self, message: InboxMessage) -> SlackSurface:
+        return self._surface(message)
+
+    async def get_locale(self, message: InboxMessage) -> str:
+        return await self._channel.get_locale(message)
+
+    async def accept(self, incoming: Incoming) -> None:
+        if isinstance(incoming, IncomingMessage):
+            if incoming.inbound.is_bot and await self._is_bot_loop(incoming.inbound.session_id):
+                return
+            incoming = await self._identities.resolve_message(incoming)
+        await super().accept(incoming)
+
+    async def _is_bot_loop(self, session: str) -> bool:
+        """Return whether bots wrote the last `bot_loop_limit` messages of a session."""
+        limit = self._bot_loop_limit
+        return await self._services.conversations.count_newest_bot_messages(session, limit) >= limit
+
+    async def deny_privately(self, message: InboxMessage, text: str) -> None:
+        team, channel, user, thread, ts = (
+            str(message.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")
+        )
+        # Slack: an ephemeral message in a thread is shown only if the thread exists
+        target = ResponseTarget(team, channel, user, "" if thread == ts else thread, "", message.event_key)
+        await self._responder.send_ephemeral(target, text)
+
     async def receive_command(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
         target, argument = ResponseTarget.of_command(body), str(body.get("text") or "").strip()
-        syntax, sent = self._intake.commands.syntax, str(body["command"])
+        syntax, sent = self.commands.syntax, str(body["command"])
         name = syntax.find_name(sent)
         if sent != (command := syntax.format_slash_command(name)):
             log.warning("Slack sent %s, not %s: update the app by `parley manifest slack`", sent, command)
-        values = {"name": name, "argument": argument}
-        await self._receive(ack, Interaction("command", target.context(None, ""), values, asdict(target)))
+        await self._receive(ack, target.to_entry("command", {"name": name, "argument": argument}))
 
     async def receive_stop(self, ack: AsyncAck, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         """Receive a press of Slack's own stop button in a thread as the command `stop`.
@@ -99,13 +131,14 @@ class SlackInteractionHandler(InteractionHandler):
         target = ResponseTarget.of_stop(body)
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
         session = session_id(target.team, target.channel, target.thread_ts, self._dm_sessions)
-        context = replace(target.context(session, target.thread_ts), sent_at=pressed_at, until=pressed_at)
-        await self._receive(ack, Interaction("command", context, {"name": "stop", "argument": ""}, asdict(target)))
+        values = {"name": "stop", "argument": ""}
+        entry = target.to_entry("command", values, session=session, root=target.thread_ts)
+        message = replace(entry.message, sent_at=pressed_at)
+        await self._receive(ack, replace(entry, message=message, until=pressed_at))
 
     async def receive_press(self, ack: AsyncAck, body: Mapping[str, Any], action: Mapping[str, Any]) -> None:
         target = ResponseTarget.of_message(body)
-        context, values = target.context(None, target.thread_ts), {"button": pressed_id(action)}
-        await self._receive(ack, Interaction("press", context, values, asdict(target)))
+        await self._receive(ack, target.to_entry("press", {"button": pressed_id(action)}, root=target.thread_ts))
 
     async def receive_choice(self, ack: AsyncAck, body: Mapping[str, Any], action: Mapping[str, Any]) -> None:
         """Receive a press that chooses a session as the command for that session: see `choice_buttons`.
@@ -118,35 +151,40 @@ class SlackInteractionHandler(InteractionHandler):
             await ack()
             return
         name, argument, session = choice
-        context = target.context(session, thread_ts_of(session))
         values = {"name": name, "argument": argument, "replaces": True}
-        await self._receive(ack, Interaction("command", context, values, asdict(target)))
+        await self._receive(ack, target.to_entry("command", values, session=session, root=thread_ts_of(session)))
 
     async def receive_reset(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
-        target, context = self._parse_shortcut(body)
-        await self._receive(ack, Interaction("command", context, {"name": "reset", "argument": ""}, asdict(target)))
+        target = ResponseTarget.of_message(body)
+        root = target.thread_ts or str(body["message_ts"])
+        session = session_id(target.team, target.channel, root, self._dm_sessions)
+        values = {"name": "reset", "argument": ""}
+        await self._receive(ack, target.to_entry("command", values, session=session, root=root))
 
     async def receive_why(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
-        target, context = self._parse_shortcut(body)
+        target = ResponseTarget.of_message(body)
+        root = target.thread_ts or str(body["message_ts"])
+        session = session_id(target.team, target.channel, root, self._dm_sessions)
         ts, files = str(body["message_ts"]), [str(file.get("id")) for file in body["message"].get("files") or ()]
         values = {"action": "why", "message": ts, "key": event_key(target.team, target.channel, ts), "files": files}
-        await self._receive(ack, Interaction("menu", context, values, asdict(target)))
+        await self._receive(ack, target.to_entry("menu", values, session=session, root=root))
 
     async def open_prompt_form(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
-        self._intake.run_in_background(self._open_prompt_form(body), name="form")
+        self.run_in_background(self._open_prompt_form(body), name="form")
         await ack()
 
     async def open_answer_form(self, ack: AsyncAck, body: Mapping[str, Any], action: Mapping[str, Any]) -> None:
         question_id = pressed_id(action).rpartition(":")[2]
-        self._intake.run_in_background(self._open_answer_form(body, question_id), name="form")
+        self.run_in_background(self._open_answer_form(body, question_id), name="form")
         await ack()
 
     async def receive_prompt(self, ack: AsyncAck, body: Mapping[str, Any], view: Mapping[str, Any]) -> None:
         metadata = json.loads(view["private_metadata"])
         target, root = ResponseTarget.of_form(body, metadata), metadata["root"]
         text = storable_text(str(view["state"]["values"][ASK_INPUT][ASK_INPUT]["value"] or "")).strip()
-        context = target.context(session_id(target.team, target.channel, root, self._dm_sessions), root)
-        await self._receive(ack, Interaction("prompt", context, {"text": text, "about": metadata}, asdict(target)))
+        session = session_id(target.team, target.channel, root, self._dm_sessions)
+        values = {"text": text, "about": metadata}
+        await self._receive(ack, target.to_entry("prompt", values, session=session, root=root))
 
     async def receive_answer(self, ack: AsyncAck, body: Mapping[str, Any], view: Mapping[str, Any]) -> None:
         """Receive a submitted form, or show the errors of its entries in the form."""
@@ -155,32 +193,27 @@ class SlackInteractionHandler(InteractionHandler):
             return
         target = ResponseTarget.of_form(body, json.loads(view["private_metadata"]))
         question, entries = parse_form(view)
-        context, values = target.context(None, target.thread_ts), {"question": question, "entries": entries}
-        await self._receive(ack, Interaction("answer", context, values, asdict(target)))
+        values = {"question": question, "entries": entries}
+        await self._receive(ack, target.to_entry("answer", values, root=target.thread_ts))
 
-    def _parse_shortcut(self, body: Mapping[str, Any]) -> tuple[ResponseTarget, CommandContext]:
-        target = ResponseTarget.of_message(body)
-        root = target.thread_ts or str(body["message_ts"])
-        return target, target.context(session_id(target.team, target.channel, root, self._dm_sessions), root)
-
-    async def _receive(self, ack: AsyncAck, interaction: Interaction) -> None:
+    async def _receive(self, ack: AsyncAck, entry: InboxEntry) -> None:
         """Process an interaction in the background, and acknowledge it once it is stored or refused.
 
-        This takes at most `ACK_SECONDS`: see `InteractionHandler.receive`.
+        This takes at most `ACK_SECONDS`: see `IntakeHandler.receive`.
         """
         is_stored = asyncio.Event()
 
-        async def acknowledge(_: Interaction) -> bool:
+        async def acknowledge(_: InboxEntry) -> bool:
             is_stored.set()
             return True
 
         async def process() -> None:
             try:
-                await self.receive(interaction, partial(self._identify, interaction), acknowledge)
+                await self.receive(entry, partial(self._identify, entry), acknowledge)
             finally:
                 is_stored.set()
 
-        self._intake.run_in_background(process(), name=interaction.kind)
+        self.run_in_background(process(), name=entry.kind)
         await is_stored.wait()
         await ack()
 
@@ -203,10 +236,10 @@ class SlackInteractionHandler(InteractionHandler):
             return {}
         if not isinstance(question, Question) or question.verdict is not None:
             return {}
-        errors = self._intake.presses.answers.check(question, entries, say)
+        errors = self.presses.answers.check(question, entries, say)
         return {f"{FIELD_PREFIX}{position}": text for position, text in errors.items()}
 
-    async def _identify(self, parsed: Interaction) -> Interaction | str:
+    async def _identify(self, parsed: InboxEntry) -> InboxEntry | str:
         """Return an interaction with its author's user groups, locale and name.
 
         Returns:
@@ -230,14 +263,14 @@ class SlackInteractionHandler(InteractionHandler):
             if parsed.kind in ("press", "answer", "form")
             else ""
         )
-        context = replace(parsed.context, actor=actor, location=location, locale=locale)
-        return replace(parsed, context=context, name=name)
+        message = replace(parsed.message, actor=actor, location=location)
+        return replace(parsed, message=message, locale=locale, name=name)
 
     async def _open_prompt_form(self, body: Mapping[str, Any]) -> None:
         opener = await self._authorize_form(body)
         if opener is None:
             return
-        target, say = ResponseTarget.of_message(body), words.messages_for(opener.context.locale)
+        target, say = ResponseTarget.of_message(body), words.messages_for(opener.locale)
         try:
             (message,) = await resolve_authors(self._directory, target.team, [body["message"]])
             await self._responder.open_modal(target, ask_modal(say, modal_metadata(target, message)))
@@ -249,10 +282,10 @@ class SlackInteractionHandler(InteractionHandler):
         opener = await self._authorize_form(body)
         if opener is None:
             return
-        target, say = ResponseTarget.of_message(body), words.messages_for(opener.context.locale)
-        user = self._get_user(opener)
+        target, say = ResponseTarget.of_message(body), words.messages_for(opener.locale)
+        user = self.get_user(opener)
         try:
-            question = await self._intake.presses.answers.find_open(question_id, user, say)
+            question = await self.presses.answers.find_open(question_id, user, say)
             if isinstance(question, str):
                 await self._responder.send_ephemeral(target, question)
                 return
@@ -262,7 +295,7 @@ class SlackInteractionHandler(InteractionHandler):
             log.warning("a form cannot be opened: %s", format_error(error))
             await self._refuse(opener, say.format_error(error.public))
 
-    async def _authorize_form(self, body: Mapping[str, Any]) -> Interaction | None:
+    async def _authorize_form(self, body: Mapping[str, Any]) -> InboxEntry | None:
         """Identify the user who wants to open a form, and check their access.
 
         Returns:
@@ -270,14 +303,14 @@ class SlackInteractionHandler(InteractionHandler):
             to them, unless it is empty: see `authorize`.
         """
         target = ResponseTarget.of_message(body)
-        parsed = Interaction("form", target.context(None, ""), {}, asdict(target))
-        authorized = await self.authorize(partial(self._identify, parsed))
+        parsed = target.to_entry("form", {})
+        authorized = await self.authorize(parsed, partial(self._identify, parsed))
         if isinstance(authorized, str):
             await self._refuse(parsed, authorized)
             return None
         return authorized
 
-    async def find_session(self, interaction: Interaction) -> Interaction | None:
+    async def find_session(self, entry: InboxEntry) -> InboxEntry | None:
         """Return a slash command with the id of the user's latest session in the channel.
 
         For `reset` and `export`, the user is shown buttons to choose from if they have several sessions.
@@ -286,57 +319,60 @@ class SlackInteractionHandler(InteractionHandler):
             The command; unchanged for `why`, without a session, or if it has a session id. None if the user was asked
                 to choose.
         """
-        context, name, argument = interaction.context, interaction.values["name"], interaction.values["argument"]
-        if context.session_id is not None:
-            return interaction
-        target, say = ResponseTarget(**interaction.surface), words.messages_for(context.locale)
+        message, name, argument = entry.message, entry.values["name"], entry.values["argument"]
+        if message.session_id:
+            return entry
+        target, say = ResponseTarget(**entry.surface), words.messages_for(entry.locale)
         found = await self._services.conversations.list_recent(
-            context.place, context.author, MAX_CHOICES, until=context.until
+            message.place, message.author, MAX_CHOICES, until=entry.until
         )
         if text := choice_text(name, argument, found):
             await self._responder.offer_choices(target, say(text), choice_buttons(name, argument, found))
             return None
         if not found or name == "why":  # the latest answer is that of the latest prompt, in any session
-            return interaction
+            return entry
         root = thread_ts_of(found[0].session_id)
-        address = {**context.address, "thread_ts": root, "ts": root}
-        return replace(interaction, context=replace(context, session_id=found[0].session_id, address=address))
+        address = {**message.address, "thread_ts": root, "ts": root}
+        return replace(entry, message=replace(message, session_id=found[0].session_id, address=address))
 
-    async def answer(self, interaction: Interaction, result: CommandResult) -> None:
-        target, context, text = ResponseTarget(**interaction.surface), interaction.context, result.text
-        replaces = "replaces" in interaction.values
-        if interaction.kind in ("press", "answer"):
+    async def answer(self, entry: InboxEntry, result: CommandResult) -> None:
+        target, text = ResponseTarget(**entry.surface), result.text
+        replaces = "replaces" in entry.values
+        if entry.kind in ("press", "answer"):
             await self._responder.send_ephemeral(target, text, result.buttons)
             return
         if result.is_visible and not target.response_url:
             return
         if result.file is not None:
-            say, thread_ts = words.messages_for(context.locale), context.address["thread_ts"]
+            say, thread_ts = words.messages_for(entry.locale), entry.message.address["thread_ts"]
             text = await self._responder.deliver_file(target, text, result.file, say, thread_ts=thread_ts)
         await self._responder.respond(target, text, replaces=replaces)
 
-    async def post_prompt(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
+    async def post_prompt(self, entry: InboxEntry) -> tuple[InboxMessage, Retract] | None:
         """Post a user's prompt about a message in the thread of that message.
 
-        See `InteractionHandler.post_prompt`.
+        See `IntakeHandler.post_prompt`.
 
         Returns:
             The prompt as a message to answer, and a function that deletes the posted prompt and tells its author the
             reason. None if Slack refuses the post; the user is then told that the bot is no member of the channel.
         """
-        target, context = ResponseTarget(**interaction.surface), interaction.context
-        prompt, message, user = interaction.values["text"], interaction.values["about"], target.user
+        target = ResponseTarget(**entry.surface)
+        prompt, message, user = entry.values["text"], entry.values["about"], target.user
         author, is_bot = message["author"], message["author"].startswith(BOT_PREFIX)
         names = await self._directory.get_names(target.team, {user} if is_bot else {user, author}, [message["text"]])
         author_name = message["name"] if is_bot else names[author]
         title = make_title(escape(prompt))
-        assert context.session_id is not None, "a modal keeps the thread of its message"
         inbound = replace(
-            context.to_message(context.session_id, escape(prompt)),
-            address={**context.address, "user": user, "user_team": target.home_team or target.team, "title": title},
+            entry.message,
+            text=escape(prompt),
+            address={
+                **entry.message.address,
+                "user": user,
+                "user_team": target.home_team or target.team,
+                "title": title,
+            },
             attachments=tuple(Attachment(**file) for file in message["files"]),
-            actor=context.actor,
-            location=context.location,
             references=(
                 about_reference(
                     *(author, author_name, to_plain_text(message["text"], names), float(message["ts"])),
@@ -348,7 +384,7 @@ class SlackInteractionHandler(InteractionHandler):
         try:
             ts = await surface.post_text(f"**{escape_tokens(names[user])}**: {escape_tokens(prompt)}")
         except RefusedError:
-            await self._responder.respond(target, words.messages_for(context.locale)(words.NOT_A_MEMBER))
+            await self._responder.respond(target, words.messages_for(entry.locale)(words.NOT_A_MEMBER))
             return None
 
         async def retract(text: str) -> None:

@@ -8,11 +8,10 @@ one. `chat.postEphemeral` shows an answer in the thread, if the bot is a member 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from channels.base import Button, File
-from channels.commands.handlers import CommandContext
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.rate_limits.caller import RefusedError
@@ -23,6 +22,8 @@ from channels.slack.events.parser import workspace_of
 from channels.slack.replies.surface import LIMITS, POST_WINDOW, SlackSurface
 from channels.slack.session_ids import PLATFORM, place_id
 from channels.slack.text import escape_tokens
+from core.inbox.entries import EntryKind, InboxEntry
+from core.inbox_message import InboxMessage
 
 #: Links are not unfurled.
 _NO_UNFURLING = {"unfurl_links": False, "unfurl_media": False}
@@ -96,23 +97,24 @@ class ResponseTarget:
     def place(self) -> str:
         return place_id(self.team, self.channel)
 
-    def context(self, session: str | None, root: str) -> CommandContext:
-        """Return the context of a command of this user, sent now.
+    def to_entry(self, kind: EntryKind, values: Mapping[str, Any], *, session: str = "", root: str = "") -> InboxEntry:
+        """Return an entry of this user, sent now.
 
         Args:
-            session: the id of the session to which the command applies; None if unknown.
+            session: the id of the session to which the entry applies; empty if unknown.
             root: the `ts` of the session's thread; empty for none.
         """
-        return CommandContext(
+        message = InboxMessage(
+            event_key=f"{PLATFORM}:{self.team}:{self.channel}:command:{self.key}",
             session_id=session,
             place=self.place,
-            author=self.user,
             channel=PLATFORM,
             address={"team": self.team, "channel": self.channel, "thread_ts": root, "ts": root},
-            event_key=f"{PLATFORM}:{self.team}:{self.channel}:command:{self.key}",
+            author=self.user,
+            text="",
             sent_at=time.time(),
-            is_private=True,
         )
+        return InboxEntry(kind, message, values, asdict(self))
 
 
 def _team(body: Mapping[str, Any]) -> str:

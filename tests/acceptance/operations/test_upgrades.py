@@ -68,6 +68,8 @@ async def test_a_rollback_restores_the_backup_of_before_the_migration(
         assert (code, NEWER in log) == (1, True)
         restored_url = await asyncio.to_thread(restore, to_setting(url), backup, postgres_server)
         bot.program.settings = {**bot.program.settings, "DATABASE_URL": restored_url, "BACKFILL_HOURS": "0"}
+        code, log = await bot.program.run_command("migrate")
+        assert code == 0, log
         code, log = await bot.program.run_command("turns --state running --json")
         assert (code, log.count('"state": "running"')) == (0, len(bot.platforms))
         await bot.start()

@@ -2,7 +2,7 @@ import pytest
 
 from channels.commands.handlers import COMMAND_DESCRIPTIONS, PRIVATE_COMMANDS, parse_command
 from channels.discord.interactions import commands as discord
-from channels.discord.interactions.handler import DiscordInteractionHandler
+from channels.discord.interactions.handler import DiscordIntakeHandler
 from channels.slack.interactions import commands as slack
 
 
@@ -37,7 +37,7 @@ def test_each_command_is_parsed(name: str) -> None:
 
 def test_slack_and_discord_have_the_same_commands_in_the_same_order() -> None:
     assert all(written == f"/{name}" for written, name in slack.SLASH_COMMANDS.items())
-    handler = object.__new__(DiscordInteractionHandler)  # the test does not call its methods
+    handler = object.__new__(DiscordIntakeHandler)  # the test does not call its methods
     in_discord = [command.name for command in discord.make_commands(handler) if command.name in COMMAND_DESCRIPTIONS]
     assert list(slack.SLASH_COMMANDS.values()) == [
         name for name in COMMAND_DESCRIPTIONS if name not in ("mute", "listen")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from channels.commands.handlers import COMMAND_DESCRIPTIONS, PRIVATE_COMMANDS, parse_command
 from channels.commands.syntax import MAX_PREFIX_CHARACTERS, SlashCommandName, validate_command_prefix
 from channels.discord.interactions.commands import make_command_syntax, make_commands
-from channels.discord.interactions.handler import DiscordInteractionHandler
+from channels.discord.interactions.handler import DiscordIntakeHandler
 from channels.i18n import messages as words
 from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.manifest import manifest
@@ -163,7 +163,7 @@ def test_both_platforms_accept_each_valid_prefix(prefix: str) -> None:
     except ValueError:
         return
     check_manifest(manifest(prompts=(), command_prefix=prefix))
-    make_commands(object.__new__(DiscordInteractionHandler), prefix)  # discord.py checks the names
+    make_commands(object.__new__(DiscordIntakeHandler), prefix)  # discord.py checks the names
     for name in get_args(SlashCommandName):
         assert re.fullmatch(r"[-_\w]{1,31}", f"{prefix}{name}")
         assert f"{prefix}{name}" == f"{prefix}{name}".lower()

@@ -120,7 +120,7 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
         with pytest.MonkeyPatch.context() as patch:
             fail_inbox(patch, 1_000_000)
             question = await bot.mention_bot("ada", "general", "two")
-            await wait_until(lambda: "a message is not stored yet" in caplog.text)
+            await wait_until(lambda: "a message or a change of one is not stored yet" in caplog.text)
             async with asyncio.timeout(30):
                 await bot.channel.stop()
     assert bot.list_texts(question) == []

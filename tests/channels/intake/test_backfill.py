@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tenacity.wait import wait_fixed, wait_none
 
 from channels.intake import backfill
 from channels.intake.backfill import Backfill, filter_missing
-from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
+from channels.intake.incoming import EDIT_MENTION_WINDOW_SECONDS, Incoming, IncomingChange, IncomingMessage
 from channels.settings import BackfillLimits
 from core.concurrency import retry
 from core.errors import StoreError
@@ -71,7 +72,7 @@ class FaultyPlatform:
             "test",
             watermarks,
             bounds,
-            store_message=self._store,
+            store=self._store,
             create_fetch=self._create_fetch,
             last_event_at=lambda: self.heard_at,
             delays_new_messages=True,
@@ -88,7 +89,7 @@ class FaultyPlatform:
     async def connect(self) -> None:
         """Return at once: the platform is always connected."""
 
-    async def fail_to_receive(self, *calls: IncomingMessage) -> None:
+    async def fail_to_receive(self, *calls: Incoming) -> None:
         """Receive messages while the database is down; each must raise `StoreError`."""
         was_down, self.is_down = self.is_down, True
         for call in calls:
@@ -96,7 +97,7 @@ class FaultyPlatform:
                 await self.backfill.receive(call)
         self.is_down = was_down
 
-    async def _store(self, call: IncomingMessage) -> None:
+    async def _store(self, call: Incoming) -> None:
         if call.inbound.text in self.refused:
             refusal = StoreError("what it says cannot be stored")
             refusal.retryable = False
@@ -106,7 +107,7 @@ class FaultyPlatform:
         if self.is_down or self.failures:
             self.failures = max(0, self.failures - 1)
             raise StoreError("out of reach")
-        self.stored.append(call.inbound.text)
+        self.stored.append(call.inbound.text if isinstance(call, IncomingMessage) else f"edit: {call.text}")
 
     def _create_fetch(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         self.gaps.append(since)
@@ -275,14 +276,14 @@ async def test_concurrent_messages_are_stored_in_order_within_their_session(
     watermarks: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_platform(watermarks) as platform:
-        take, slow, now = platform.backfill._store_message, asyncio.Event(), time.time()
+        take, slow, now = platform.backfill._store_incoming, asyncio.Event(), time.time()
 
         async def store_first_slowly(call: IncomingMessage) -> None:
             if call.inbound.text == "first":
                 await slow.wait()
             await take(call)
 
-        monkeypatch.setattr(platform.backfill, "_store_message", store_first_slowly)
+        monkeypatch.setattr(platform.backfill, "_store_incoming", store_first_slowly)
         elsewhere = IncomingMessage(inbound("elsewhere", session="place:2", sent_at=now), is_mention=True)
         calls = [create_mention("first", now - 2), create_mention("second", now - 1), elsewhere]
         receiving = [asyncio.create_task(platform.backfill.receive(call)) for call in calls]
@@ -320,16 +321,16 @@ async def test_a_message_is_stored_although_its_delivery_is_cancelled(
     watermarks: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_platform(watermarks) as platform:
-        take, storing = platform.backfill._store_message, asyncio.Event()
+        take, storing = platform.backfill._store_incoming, asyncio.Event()
 
         async def hang(_call: IncomingMessage) -> None:
             storing.set()
             await asyncio.sleep(60)
 
-        monkeypatch.setattr(platform.backfill, "_store_message", hang)
+        monkeypatch.setattr(platform.backfill, "_store_incoming", hang)
         receiving = asyncio.create_task(platform.backfill.receive(create_mention("a question", time.time())))
         await storing.wait()
-        monkeypatch.setattr(platform.backfill, "_store_message", take)
+        monkeypatch.setattr(platform.backfill, "_store_incoming", take)
         receiving.cancel()
         await wait_until(lambda: platform.stored == ["a question"])
 
@@ -350,50 +351,55 @@ async def test_a_message_that_cannot_be_stored_is_given_up_when_it_is_old(
         assert "test: a message is dropped: it could not be stored for too long" in caplog.text
 
 
-async def test_an_edit_or_deletion_before_storing_is_applied(
-    watermarks: Watermarks,
-) -> None:
+def create_change(message: IncomingMessage, text: str | None, at: float) -> IncomingChange:
+    key = message.inbound.event_key
+    entry = replace(message.inbound, event_key=f"{key}:{at}", session_id="unknown", text="", sent_at=at)
+    return IncomingChange(entry, key, text)
+
+
+async def test_a_message_that_is_deleted_before_it_is_stored_is_not_stored(watermarks: Watermarks) -> None:
     async with run_platform(watermarks) as platform:
-        platform.is_down, now = True, time.time()
-        calls = [create_mention(text, now - 50 + at) for at, text in enumerate(("a secret", "my wrods", "as it was"))]
-        secret, wrong, _ = calls
-        await platform.fail_to_receive(*calls)
-        await platform.backfill.record_edit(secret.inbound.event_key, None)
-        await platform.backfill.record_edit(wrong.inbound.event_key, "wrong words")
-        await platform.backfill.record_edit(wrong.inbound.event_key, "my words")
-        platform.is_down = False
-        await wait_until(lambda: platform.stored == ["my words", "as it was"])
+        now = time.time()
+        secret, other = create_mention("a secret", now - 50), create_mention("as it was", now - 49)
+        await platform.fail_to_receive(secret, other, create_change(secret, None, now - 48))
+        await wait_until(lambda: platform.stored == ["as it was", "edit: None"])
         late = create_mention("a slow secret", now)
-        await platform.backfill.record_edit(late.inbound.event_key, None)
+        await platform.backfill.receive(create_change(late, None, now))
         for deleted in (secret, late):  # Slack redelivers it late
             await platform.backfill.receive(deleted)
-        assert platform.stored == ["my words", "as it was"]
+        assert platform.stored == ["as it was", "edit: None", "edit: None"]
 
 
-async def test_an_edit_during_storing_is_applied_afterwards(
+async def test_edits_are_stored_in_order_after_their_message(watermarks: Watermarks) -> None:
+    async with run_platform(watermarks) as platform:
+        now = time.time()
+        call = create_mention("my wrods", now - 50)
+        edits = [create_change(call, "wrong words", now - 40), create_change(call, "my words", now - 30)]
+        await platform.fail_to_receive(call, *edits)
+        await wait_until(lambda: platform.stored == ["my wrods", "edit: wrong words", "edit: my words"])
+
+
+async def test_an_edit_during_storing_is_stored_afterwards(
     watermarks: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_platform(watermarks) as platform:
-        storing, slow, done = asyncio.Event(), asyncio.Event(), list[str]()
+        storing, slow, done = asyncio.Event(), asyncio.Event(), list[bool]()
 
-        async def store_slowly(call: IncomingMessage) -> None:
+        async def store_slowly(call: Incoming) -> None:
             storing.set()
             await slow.wait()
-            done.append(call.inbound.text)
+            done.append(isinstance(call, IncomingMessage))
 
-        monkeypatch.setattr(platform.backfill, "_store_message", store_slowly)
+        monkeypatch.setattr(platform.backfill, "_store_incoming", store_slowly)
         call = create_mention("my wrods", time.time())
         receiving = asyncio.create_task(platform.backfill.receive(call))
         await storing.wait()
-        editing = asyncio.create_task(platform.backfill.record_edit(call.inbound.event_key, "my words"))
+        editing = asyncio.create_task(platform.backfill.receive(create_change(call, "my words", time.time())))
         await asyncio.sleep(0)
         assert not editing.done()
         slow.set()
         await asyncio.gather(receiving, editing)
-        assert done == ["my wrods"]
-
-
-# Memory
+        assert done == [True, False]
 
 
 async def test_messages_beyond_the_memory_limit_are_fetched(

@@ -8,11 +8,12 @@ import sqlalchemy as sa
 
 from channels.access import AccessPolicy
 from channels.base import File, Surface
-from channels.commands.handlers import CommandContext
+from channels.commands.handlers import CommandResult
 from channels.commands.syntax import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
-from channels.intake.handler import IncomingMessage, MessageHandler
+from channels.intake.handler import IntakeHandler, Retract
+from channels.intake.incoming import IncomingChange, IncomingMessage
 from channels.replies.buttons import ButtonAction, create_button
 from channels.replies.reactions import Address, QueuedReactions
 from channels.services import ChannelServices
@@ -21,9 +22,10 @@ from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import DamagedSessionError, StoreError, SurfaceError
 from core.identity import Actor
-from core.inbox.interactions import InteractionQueue
+from core.inbox.entries import EntryStore, InboxEntry
 from core.inbox.store import InboxStore
 from core.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
+from core.privacy.vault import Cipher
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.store.turn_states import EndState
@@ -81,24 +83,14 @@ class IntakeRecorder:
             self._record_rendering,
             HumanRequestService(self.database, self.turns, self.worker),
             self._record_request,
-            InteractionQueue(self.database, self.turns._lease),
+            EntryStore(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),
             DenialNoticeStore(self.database),
             SpendingStore(self.database, Prices()),
             self.access,
             follow,
         )
-        self.intake = MessageHandler(
-            services,
-            self.queued_reactions,
-            lambda _: cast(Surface, self),
-            self._find_locale,
-            self._send_private,
-            syntax=SYNTAX,
-        )
-
-    async def _send_private(self, message: InboxMessage, text: str) -> None:
-        self.private_texts.append((message.author, text))
+        self.intake = RecordingIntake(self, services)
 
     async def _fail_answer(self, turn: Turn) -> None:
         raise AssertionError(f"no turn may be answered: {turn}")
@@ -108,9 +100,6 @@ class IntakeRecorder:
 
     async def _remove_reaction(self, address: Address) -> None:
         self.reactions.discard(address["number"])
-
-    async def _find_locale(self, _message: InboxMessage) -> str:
-        return self.locale
 
     async def _record_rendering(self, turn_id: str, *, ending: str = "") -> None:
         self.renderings.append((turn_id, ending))
@@ -132,6 +121,12 @@ class IntakeRecorder:
 
     async def deliver(self, message: InboxMessage, *, is_mention: bool = True) -> None:
         await self.intake.accept(IncomingMessage(message, is_mention))
+        await self.intake.drain(1)
+
+    async def edit(self, event_key: str, text: str | None) -> None:
+        """Edit a message, or delete it if `text` is None."""
+        entry = inbound("", author="")
+        await self.intake.accept(IncomingChange(entry, event_key, text))
         await self.intake.drain(1)
 
     async def press(self, action: ButtonAction, turn: Turn, author: str = "ada") -> str:
@@ -161,6 +156,32 @@ class IntakeRecorder:
     async def count_rows(self, table: sa.Table) -> int:
         async with self.database.read() as connection:
             return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
+
+
+class RecordingIntake(IntakeHandler):
+    """Intake of a platform without interactions."""
+
+    platform = "test"
+    must_refuse = False
+
+    def __init__(self, recorder: IntakeRecorder, services: ChannelServices) -> None:
+        super().__init__(services, recorder.queued_reactions, syntax=SYNTAX, cipher=Cipher("secret"))
+        self._recorder = recorder
+
+    def create_surface(self, message: InboxMessage) -> Surface:
+        return cast(Surface, self._recorder)
+
+    async def get_locale(self, message: InboxMessage) -> str:
+        return self._recorder.locale
+
+    async def deny_privately(self, message: InboxMessage, text: str) -> None:
+        self._recorder.private_texts.append((message.author, text))
+
+    async def answer(self, entry: InboxEntry, result: CommandResult) -> None:
+        raise AssertionError(f"no interaction is answered: {entry}")
+
+    async def post_prompt(self, entry: InboxEntry) -> tuple[InboxMessage, Retract] | None:
+        raise AssertionError(f"no prompt is posted: {entry}")
 
 
 @pytest.fixture
@@ -291,7 +312,7 @@ async def test_a_model_can_be_chosen_before_the_first_question(recorder: IntakeR
 
 
 async def test_a_command_without_a_session_finds_nothing_to_reset(recorder: IntakeRecorder) -> None:
-    nowhere = CommandContext(None, "place", "ada", "test", {}, "key")
+    nowhere = InboxEntry("command", inbound("", session=""), {})
     assert (await recorder.intake.commands.run("reset", "", nowhere)).text == words.NOTHING_TO_RESET
 
 
@@ -318,13 +339,14 @@ async def test_an_unexpected_task_error_is_logged_without_content(
 async def test_a_failed_insert_is_reported_to_the_adapter(
     recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for step in ("accept", "record_command", "edit_message", "delete_message"):
+    for step in ("accept", "edit_message", "delete_message"):
         monkeypatch.setattr(recorder.inbox, step, raise_store_error)
+    monkeypatch.setattr(EntryStore, "append", raise_store_error)
     for taking in (
         recorder.receive(),
         recorder.receive("help"),
-        recorder.intake.handle_edit("key", "text"),
-        recorder.intake.handle_deletion("key"),
+        recorder.edit("key", "text"),
+        recorder.edit("key", None),
     ):
         with pytest.raises(StoreError):
             await taking
@@ -343,21 +365,29 @@ async def test_a_permanently_failing_command_gets_one_apology(
     assert recorder.said == [ENGLISH.format_error(DamagedSessionError.public)]
 
 
-@pytest.mark.parametrize("fails", ["set_muted", "record_command", "get_status"])
 async def test_a_command_that_cannot_be_stored_runs_when_it_is_redelivered(
-    recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch, fails: str
+    recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await recorder.receive("hello")
-    monkeypatch.setattr(
-        recorder.inbox if fails == "record_command" else recorder.conversations, fails, raise_store_error
-    )
-    message = inbound("info" if fails == "get_status" else "mute")
+    monkeypatch.setattr(EntryStore, "append", raise_store_error)
+    message = inbound("mute")
     with pytest.raises(StoreError):
         await recorder.deliver(message)
     monkeypatch.undo()
     for _ in range(2):
         await recorder.deliver(message)
-    assert len(recorder.said) == 1
+    assert recorder.said == [words.MUTED]
+
+
+@pytest.mark.parametrize(("command", "fails"), [("mute", "set_muted"), ("info", "get_status")])
+async def test_a_stored_command_that_fails_is_answered_by_one_error(
+    recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch, command: str, fails: str
+) -> None:
+    await recorder.receive("hello")
+    monkeypatch.setattr(recorder.conversations, fails, raise_store_error)
+    message = await recorder.receive(command)
+    await recorder.deliver(message)
+    assert recorder.said == [ENGLISH.format_error(StoreError.public)]
 
 
 @pytest.mark.parametrize("is_late", [True, False])
@@ -415,7 +445,7 @@ async def test_a_late_stop_ends_only_earlier_messages(recorder: IntakeRecorder) 
 async def test_a_command_is_recorded_only_after_its_input_is_resolved(
     recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder.intake, "_get_locale", raise_store_error)
+    monkeypatch.setattr(recorder.intake, "get_locale", raise_store_error)
     message = inbound("help")
     with pytest.raises(StoreError):
         await recorder.deliver(message)
@@ -493,13 +523,12 @@ async def test_a_press_is_answered_in_the_language_of_the_user(recorder: IntakeR
 
 async def test_an_edit_updates_queued_messages_and_rerenders_answers(recorder: IntakeRecorder) -> None:
     message = await recorder.receive("What is tow and two?")
-    await recorder.intake.handle_edit("unknown", "text")
-    await recorder.intake.handle_edit(message.event_key, "What is two and two?")
+    await recorder.edit("unknown", "text")
+    await recorder.edit(message.event_key, "What is two and two?")
     assert await recorder.list_queued() == ["What is two and two?"]
     turn = await recorder.claim_turn()
     for text in ("What is two and three?", "What is two and three?"):  # the second edit changes nothing
-        await recorder.intake.handle_edit(message.event_key, text)
-        await recorder.intake.drain(1)
+        await recorder.edit(message.event_key, text)
     assert recorder.renderings == [(turn.id, "")]
     await recorder.end_turn(turn)
     assert await recorder.press("revise", turn) == ""
@@ -507,18 +536,18 @@ async def test_an_edit_updates_queued_messages_and_rerenders_answers(recorder: I
 
 
 async def test_a_deletion_drops_queued_stops_running_and_marks_answered_messages(recorder: IntakeRecorder) -> None:
-    await recorder.intake.handle_deletion("unknown")
+    await recorder.edit("unknown", None)
     queued = await recorder.receive("one")
-    await recorder.intake.handle_deletion(queued.event_key)
+    await recorder.edit(queued.event_key, None)
     assert await recorder.list_queued() == []
     running = await recorder.receive("two")
     turn = await recorder.claim_turn()
-    await recorder.intake.handle_deletion(running.event_key)
+    await recorder.edit(running.event_key, None)
     assert await recorder.turns.list_owned() == {turn.id: "message_deleted"}
     await recorder.end_turn(turn, "cancelled")
     answered = await recorder.receive("three")
     other = await recorder.end_turn(await recorder.claim_turn())
-    await recorder.intake.handle_deletion(answered.event_key)
+    await recorder.edit(answered.event_key, None)
     await recorder.intake.drain(1)
     assert recorder.renderings == [(turn.id, words.STOPPED_BY_DELETION), (other.id, words.STOPPED_BY_DELETION)]
 

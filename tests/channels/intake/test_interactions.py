@@ -12,15 +12,15 @@ from channels.access import AccessRules
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandHandler
 from channels.commands.presses import PressHandler
 from channels.commands.syntax import CommandName
-from channels.discord.interactions.handler import DiscordInteractionHandler
+from channels.discord.interactions.handler import DiscordIntakeHandler
 from channels.i18n import messages as words
-from channels.intake import interactions as interaction_handler
-from channels.slack.interactions.handler import SlackInteractionHandler
+from channels.intake import handler as intake_handler
+from channels.slack.interactions.handler import SlackIntakeHandler
 from chatrig.models import CallTool
 from chatrig.slack import SlackSimulator
 from core.errors import StoreError, SurfaceError
-from core.inbox import interactions as queue_module
-from core.store.schema import interactions
+from core.inbox import entries as queue_module
+from core.store.schema import IS_PENDING, inbox
 from core.tools.tool import Tool, to_adk_tool
 from tests.channels.platforms import run_conversation, run_simulator, wait_for_answer
 from tests.channels.wiring import wait_until
@@ -43,7 +43,7 @@ async def choose_model(simulator: Any) -> None:
 
 async def list_interactions(bot: Any) -> list[Any]:
     async with bot.database.read() as connection:
-        return list((await connection.execute(sa.select(interactions))).all())
+        return list((await connection.execute(sa.select(inbox).where(IS_PENDING))).all())
 
 
 def list_confirmations(simulator: Any) -> list[str]:
@@ -107,13 +107,13 @@ async def test_the_next_process_runs_an_acknowledged_press_once(
 async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
     simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler = SlackInteractionHandler if isinstance(simulator, SlackSimulator) else DiscordInteractionHandler
+    handler = SlackIntakeHandler if isinstance(simulator, SlackSimulator) else DiscordIntakeHandler
     identify = handler._identify
 
     async def hang(*_: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(interaction_handler, "AUTHORIZE_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(intake_handler, "IDENTIFY_SECONDS", 0.01)
     async with run_conversation(simulator, tmp_path, "one") as chat:
         await chat.say("one")
         await wait_for_answer(chat, "one")

@@ -9,6 +9,7 @@ import pytest
 
 from channels.answerer import Answerer
 from channels.i18n import messages as words
+from channels.intake.incoming import IncomingChange
 from channels.replies import rerender
 from channels.settings import EXTRA_BUTTONS
 from chatrig.models import Fail, Pause, Say
@@ -25,6 +26,7 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
+from tests.fixtures.inbox_messages import inbound
 
 
 def list_buttons(chat: Chat) -> list[list[str]]:
@@ -101,6 +103,12 @@ async def test_disabled_buttons_are_not_shown(simulator: Any, tmp_path: Path) ->
 # Edits and deletions
 
 
+async def change_message(chat: Any, row: Any, text: str | None) -> None:
+    """Edit the message of an inbox row, or delete it if `text` is None, as if its event came now."""
+    entry = inbound("", author=row.author, session=row.session)
+    await chat.bot.channel._intake.accept(IncomingChange(entry, row.event_key, text))
+
+
 async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
     simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +118,7 @@ async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
         await wait_for_texts(chat, lambda found: found == ["Tow"])
         monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
         (row,) = await chat.bot.list_inbox_messages()
-        await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
+        await change_message(chat, row, "two and two?")
         go_on.set()
         await wait_for_buttons(chat, get_answer_buttons(chat, words.ANSWER_EDITED))
 
@@ -125,7 +133,7 @@ async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
         monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
         monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # which does not know the deletion yet
         (row,) = await chat.bot.list_inbox_messages()
-        await chat.bot.channel._intake.handle_deletion(row.event_key)
+        await change_message(chat, row, None)
         go_on.set()
         await wait_for_answer(chat, f"Tow?\n\n{words.STOPPED_BY_DELETION}")
         assert list_buttons(chat) == [[]]
@@ -157,7 +165,7 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
         await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(rerender, "load_files", load_slowly)
         (row,) = await chat.bot.list_inbox_messages()
-        await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
+        await change_message(chat, row, "two and two?")
         await started.wait()
         await chat.press(words.REGENERATE)
         await chat.bot.wait_for_turns(2)

@@ -8,7 +8,7 @@ import pytest
 
 from channels.slack.adapter import SlackChannel
 from channels.slack.events.agent_context import AgentContextStore
-from channels.slack.interactions.handler import SlackInteractionHandler
+from channels.slack.interactions.handler import SlackIntakeHandler
 from channels.slack.manifest import EVENTS
 from chatrig.models import Pause, Say
 from chatrig.slack import SlackSimulator
@@ -70,7 +70,7 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     record(SlackChannel, "_remove_workspace")
     record(SlackChannel, "_suggest_prompts")
     record(AgentContextStore, "save")
-    record(SlackInteractionHandler, "receive_stop")
+    record(SlackIntakeHandler, "receive_stop")
     return calls
 
 

@@ -77,19 +77,6 @@ async def test_a_session_is_known_after_its_first_message(inbox: InboxStore) -> 
     assert await inbox.has_session("place:1")
 
 
-async def test_a_command_is_stored_once_without_its_text_and_starts_no_session(
-    inbox: InboxStore, turns: TurnStore, database: Database
-) -> None:
-    command = inbound("status")
-    noted = await asyncio.gather(*(inbox.record_command(command, "status") for _ in range(10)))
-    assert sorted(noted) == [False] * 9 + [True]
-    ((row),) = await list_rows(database)
-    assert (row.event_key, row.message, row.outcome) == (command.event_key, None, "command")
-    assert not await inbox.has_session(command.session_id)
-    assert await inbox.accept(inbound()) is AcceptResult.NEXT
-    assert len((await turns.claim(1))[0].messages) == 1
-
-
 async def test_a_reset_drops_what_waits_and_returns_it(inbox: InboxStore, turns: TurnStore, database: Database) -> None:
     waiting, elsewhere = [inbound(), inbound()], inbound(session="place:2")
     for message in (*waiting, elsewhere):

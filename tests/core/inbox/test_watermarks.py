@@ -3,7 +3,9 @@ from dataclasses import replace
 
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
+from core.inbox_message import InboxOutcome
 from core.store.database import Database
+from core.turns.queries import record_message
 from tests.fixtures.inbox_messages import inbound
 
 DAY_SECONDS = 86_400.0
@@ -49,11 +51,14 @@ async def test_accepted_keys_are_known_and_resets_are_listed_with_their_times(
     assert await places.get_cancellation_times([message.session_id, "another"]) == ({message.session_id: 50.0}, {})
 
 
-async def test_stops_are_listed_by_session_and_author(database: Database, inbox: InboxStore) -> None:
+async def test_stops_are_listed_by_session_and_author(database: Database) -> None:
     places, message = Watermarks(database), inbound()
-    for at, author in ((50.0, "grace"), (40.0, "grace"), (45.0, "ada")):
-        await inbox.record_command(replace(message, event_key=f"stop:{at}", author=author, sent_at=at), "stop")
-    await inbox.record_command(replace(message, event_key="status", sent_at=60.0), "status")
+    async with database.write() as connection:
+        for at, author in ((50.0, "grace"), (40.0, "grace"), (45.0, "ada")):
+            stop = replace(message, event_key=f"stop:{at}", author=author, sent_at=at)
+            await record_message(connection, stop, InboxOutcome.COMMAND, kind="stop")
+        status = replace(message, event_key="status", sent_at=60.0)
+        await record_message(connection, status, InboxOutcome.COMMAND, kind="status")
     resets, stops = await places.get_cancellation_times([message.session_id, "another"])
     assert resets == {}
     assert stops == {(message.session_id, "grace"): 50.0, (message.session_id, "ada"): 45.0}

@@ -11,6 +11,7 @@ from core.inbox_message import InboxOutcome
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import inbox as table
+from core.turns.queries import record_message
 from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
@@ -63,7 +64,8 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
 
 async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(workers: Workers) -> None:
     inbox = workers(UserRateLimiter(channel=RateLimit(2, 60)))
-    assert await inbox.record_command(inbound(session="place:1"), "status")
+    async with inbox._database.write() as connection:
+        assert await record_message(connection, inbound(session="place:1"), InboxOutcome.COMMAND, kind="status")
     assert await inbox.accept(inbound(session="place:1", author="ada")) is AcceptResult.NEXT
     assert await inbox.accept(inbound(session="place:2", author="grace")) is AcceptResult.NEXT
     assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), RateLimitDenial)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from channels.discord import adapter
+from channels.discord.interactions import handler
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from chatrig.discord import DiscordMessage, DiscordSimulator, GuildChannel
@@ -74,7 +74,7 @@ async def test_each_question_in_a_channel_is_answered_in_a_new_thread(server: Di
         assert len(bot.list_questions()) == 2
         other = await bot.mention_bot("grace", "general", "x" * 200)
         await wait_for_thread_texts(bot, await wait_for_thread(bot, other), f"heard: Grace Hopper: {'x' * 200}")
-        assert len((await wait_for_thread(bot, other)).name) == adapter.MAX_THREAD_NAME
+        assert len((await wait_for_thread(bot, other)).name) == handler.MAX_THREAD_NAME
         assert len(bot.list_questions()) == 1
         direct = await server.post_message("ada", server.open_dm("ada"), "hello")
         await bot.wait_for_replies(direct, "heard: hello")
@@ -122,7 +122,7 @@ async def test_if_no_thread_can_be_started_the_answer_is_in_the_channel(
         case "broken":
             server.faults.fail(THREAD, status=400, code=30033)
         case _:
-            monkeypatch.setattr(adapter, "THREAD_TIMEOUT_SECONDS", 0.1)
+            monkeypatch.setattr(handler, "THREAD_TIMEOUT_SECONDS", 0.1)
             server.faults.delay(THREAD, 0.5)
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         question = await bot.mention_bot("ada", "general", "one")

@@ -9,12 +9,10 @@ import pytest
 from channels.i18n import messages as words
 from chatrig.discord import DiscordSimulator
 from chatrig.models import Pause, Say
-from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.store import InboxStore
 from tests.channels.discord.conftest import has_ignored_messages, run_bot, wait_until
 from tests.channels.wiring import echo
-from tests.fixtures.retry_waits import limited_wait
 
 
 async def test_queued_questions_that_are_deleted_at_once_are_not_answered(
@@ -84,19 +82,27 @@ async def test_an_edit_is_stored_when_the_database_recovers(
         assert tries == ["two", "two"]
 
 
-async def test_an_edit_that_cannot_be_stored_is_logged(
+async def test_a_deletion_that_cannot_be_stored_is_logged_and_stored_later(
     server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    delete, deleted = InboxStore.delete_message, asyncio.Event()
+
     async def raise_store_error(self: InboxStore, event_key: str) -> None:
         raise StoreError("out of reach")
 
-    monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.01))
+    async def delete_and_signal(self: InboxStore, event_key: str) -> Any:
+        result = await delete(self, event_key)
+        deleted.set()
+        return result
+
     async with run_bot(server, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
         monkeypatch.setattr(InboxStore, "delete_message", raise_store_error)
         await server.delete_message("ada", question)
-        await wait_until(lambda: "an edit or a deletion is not stored" in caplog.text)
+        await wait_until(lambda: "a message or a change of one is not stored yet" in caplog.text)
+        monkeypatch.setattr(InboxStore, "delete_message", delete_and_signal)
+        await asyncio.wait_for(deleted.wait(), 30)
 
 
 async def test_edits_in_other_servers_are_ignored(server: DiscordSimulator, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from channels.discord.interactions import responses
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
-from channels.intake.handler import MessageHandler
+from channels.intake.handler import IntakeHandler
 from channels.rate_limits.limiter import Window
 from chatrig.discord import DiscordMessage, DiscordSimulator
 from chatrig.models import Pause, Say
@@ -213,10 +213,10 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
         await server.wait_for(lambda: bot.list_bot_messages(server.open_dm("ada")))
         assert len(server.threads("general")) == 1
 
-        async def find_no_limit(self: MessageHandler, *_: Any) -> None:
+        async def find_no_limit(self: IntakeHandler, *_: Any) -> None:
             """Report no rate limit, as for concurrent questions: the insert reaches it."""
 
-        monkeypatch.setattr(MessageHandler, "find_rate_limit_denial", find_no_limit)
+        monkeypatch.setattr(IntakeHandler, "find_rate_limit_denial", find_no_limit)
         responses = await server.run_command("ada", "general", "ask", question="four")
         await server.wait_for(lambda: len(responses) == 2)
         await wait_for_response(bot, responses[1:], refusal)

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from channels.intake.handler import IncomingMessage
-from channels.slack.events.parser import MessageChange, parse_change, parse_message
+from channels.intake.incoming import IncomingMessage
+from channels.slack.events.parser import parse_change, parse_message
 from channels.slack.session_ids import thread_ts_of
 from channels.slack.text import TITLE_SIZE
 from core.inbox_message import Attachment
@@ -155,11 +155,15 @@ def create_change_event(subtype: str, before: dict[str, Any] | None = None, /, *
 
 def test_an_edit_has_the_new_text_and_a_deletion_none() -> None:
     key = parse_message_event(**DIRECT | {"channel": "C1"} | MENTION).inbound.event_key
-    assert parse_change(create_change_event("message_changed", text=f"<@{BOT}> two")) == MessageChange(key, "two")
-    assert parse_change(create_change_event("message_deleted")) == MessageChange(key, None)
-    assert parse_change(create_change_event("message_changed", subtype="tombstone", text="gone")) == MessageChange(
-        key, None
-    )
+    for event, text in (
+        (create_change_event("message_changed", text=f"<@{BOT}> two"), "two"),
+        (create_change_event("message_deleted"), None),
+        (create_change_event("message_changed", subtype="tombstone", text="gone"), None),
+    ):
+        change = parse_change(event, parse_message)
+        assert change is not None
+        assert (change.changed_key, change.text) == (key, text)
+        assert (change.inbound.session_id, change.inbound.text) == (key, "")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +180,7 @@ def test_an_edit_has_the_new_text_and_a_deletion_none() -> None:
     ],
 )
 def test_changes_that_are_no_edit_of_a_person_are_ignored(event: dict[str, Any]) -> None:
-    assert parse_change(event) is None
+    assert parse_change(event, parse_message) is None
 
 
 def test_direct_messages_may_share_a_session_and_channels_may_not() -> None:

@@ -16,8 +16,8 @@ from chatrig.models import Pause, Say
 from chatrig.slack import SlackMessage, SlackSimulator
 from core.conversations.service import ConversationService
 from core.errors import StoreError
-from core.inbox import interactions
-from core.inbox.interactions import InteractionQueue
+from core.inbox import entries
+from core.inbox.entries import EntryStore
 from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
 from tests.channels.wiring import MODELS, echo
 
@@ -197,9 +197,9 @@ async def test_an_export_with_a_lost_response_is_posted_once(slack: SlackSimulat
 async def test_an_orphaned_command_ends_no_later_turn(
     slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(entries, "POLL_SECONDS", 0.05)
     started, asked, go_on, done = (asyncio.Event() for _ in range(4))
-    watch, run = InteractionQueue.run_orphaned, CommandHandler.run
+    watch, run = EntryStore.run_abandoned, CommandHandler.run
 
     async def hang(*_: Any, **__: Any) -> CommandResult:
         started.set()
@@ -225,7 +225,7 @@ async def test_an_orphaned_command_ends_no_later_turn(
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(CommandHandler, "run", run_and_signal)
-    monkeypatch.setattr(InteractionQueue, "run_orphaned", watch_late)
+    monkeypatch.setattr(EntryStore, "run_abandoned", watch_late)
     async with run_bot(slack, tmp_path, [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
         await slack.post_message("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
         await bot.wait_for_texts(one, lambda texts: texts[-1].startswith("It is"))
@@ -238,7 +238,7 @@ async def test_an_orphaned_command_ends_no_later_turn(
 async def test_an_orphaned_reset_keeps_later_messages_that_were_not_stored(
     slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(entries, "POLL_SECONDS", 0.05)
     started, done, run, look = asyncio.Event(), asyncio.Event(), CommandHandler.run, Backfill._fetch_all
 
     async def hang(*_: Any, **__: Any) -> CommandResult:

@@ -10,8 +10,9 @@ from channels.i18n.messages import ENGLISH
 from channels.slack.interactions.shortcuts import ASK, MAX_METADATA_CHARS, RESET
 from chatrig.slack import SlackFile, SlackSimulator
 from core.errors import StoreError, SurfaceError
-from core.inbox.interactions import InteractionQueue
+from core.inbox.entries import EntryStore, InboxEntry
 from core.inbox.store import InboxStore
+from core.privacy.vault import Cipher
 from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from tests.channels.slack.conftest import BOTH_MODES, run_bot
@@ -48,13 +49,13 @@ async def test_a_question_about_a_message_is_answered_in_its_thread_with_its_aut
 async def test_opening_the_form_is_not_stored_and_submitting_it_is(
     slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored, add = list[str](), InteractionQueue.add
+    stored, append = list[str](), EntryStore.append
 
-    async def record(self: InteractionQueue, channel: str, key: str, payload: str) -> bool:
-        stored.append(key)
-        return await add(self, channel, key, payload)
+    async def record(self: EntryStore, entry: InboxEntry, cipher: Cipher) -> bool:
+        stored.append(entry.event_key)
+        return await append(self, entry, cipher)
 
-    monkeypatch.setattr(InteractionQueue, "add", record)
+    monkeypatch.setattr(EntryStore, "append", record)
     async with run_bot(slack, tmp_path, echo) as bot:
         report = await slack.post_message("grace", "general", "the report")
         assert await slack.use_shortcut("ada", report, ASK)

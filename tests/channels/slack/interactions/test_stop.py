@@ -10,8 +10,7 @@ from channels.i18n import messages as words
 from channels.slack.manifest import SESSION_STOPPED
 from chatrig.models import Pause, Say
 from chatrig.slack import SlackSimulator
-from core.conversations.service import ConversationService
-from core.turns.cancel import StopResult
+from core.inbox.entries import EntryStore
 from tests.channels.slack.conftest import run_bot
 
 
@@ -62,14 +61,14 @@ async def test_a_redelivered_stop_does_not_stop_a_later_answer(
         (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == SESSION_STOPPED]
         later = await slack.post_message("ada", question.channel, "which colour?", thread_ts=question.ts)
         await bot.wait_for_texts(later, lambda texts: texts[-1].startswith("It is"))
-        second_stop, stop = asyncio.Event(), ConversationService.stop_session
+        second_stop, append = asyncio.Event(), EntryStore.append
 
-        async def stop_and_signal(self: ConversationService, *args: Any, **kwargs: Any) -> StopResult | None:
-            halt = await stop(self, *args, **kwargs)
+        async def append_and_signal(self: EntryStore, *args: Any) -> bool:
+            is_new = await append(self, *args)
             second_stop.set()
-            return halt
+            return is_new
 
-        monkeypatch.setattr(ConversationService, "stop_session", stop_and_signal)
+        monkeypatch.setattr(EntryStore, "append", append_and_signal)
         await slack.redeliver(stopped)
         await asyncio.wait_for(second_stop.wait(), 30)
         go_on.set()
