@@ -3,9 +3,9 @@
 To claim a turn is to write this worker's id into the turn's row, so that no other worker runs the turn. A turn is
 active until it ends. An active turn is abandoned if its worker is gone, and a session is idle without an active turn.
 
+A read finds the messages, and a transaction gives them to new turns if they still wait: no message is claimed twice.
 PostgreSQL: the claim locks the rows of abandoned turns and of sessions, and skips what others have locked, so that
-workers never wait for each other. Each claim locks a session before it reads the messages that wait there: no message
-is claimed twice. SQLite: one transaction writes at a time.
+workers never wait for each other. SQLite: one transaction writes at a time.
 
 A row that cannot be parsed is logged, and the other rows are claimed: an unreadable message gets the outcome
 `unreadable`, an unreadable turn the state `failed`. If only the stored history cannot be parsed, the turn is claimed as
@@ -16,12 +16,15 @@ import logging
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import takewhile
+from itertools import groupby, takewhile
+from math import inf
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage, InboxOutcome
@@ -42,7 +45,7 @@ from core.turns.queries import (
 )
 from core.turns.turn import CancelReason, Turn
 from core.usage.meter import UsageMeter
-from core.workers.lease import Lease
+from core.workers.lease import Lease, has_no_live_owner
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +61,30 @@ QUEUED_REACTION_SECONDS = 0.2
 #: The most messages that one turn answers.
 MAX_MESSAGES = 20
 
+#: The most tries of a claim, while other workers claim what it has found.
+MAX_TRIES = 3
+
 
 class _QueuedMessage(NamedTuple):
-    """An `inbox` row that no turn has claimed, with the message in its JSON."""
+    """A claimed `inbox` row, with the message in its JSON."""
 
     row: sa.Row[Any]
     message: InboxMessage
 
 
-_WAITING = inbox.alias("waiting")
-_HAS_WAITING = sa.exists().where(is_waiting(_WAITING), is_idle(_WAITING.c.session)).label("has_waiting")
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An idle session with the messages that its next turn may answer.
+
+    Attributes:
+        session: a row with the columns `session`, `model`, `agent` and `has_question`.
+        turn_id: the id of the turn.
+        message_ids: the ids of the `inbox` rows, oldest first.
+    """
+
+    session: sa.Row[Any]
+    turn_id: str
+    message_ids: list[int]
 
 
 async def claim_turns(
@@ -90,67 +107,89 @@ async def claim_turns(
         limit: the most turns.
         running: the ids of the turns that this worker runs now: they are not claimed.
         served: by author id, a number that is higher the later a turn last began for that author. New turns begin
-            round robin over authors, the lowest number first; an author without a number comes before all others.
+            round robin over authors, the lowest number first; an author without a number comes before all others. A
+            session counts for the author of its oldest waiting message, and the first session of each author comes
+            before the second one of anybody.
 
     Returns:
         The claimed turns, abandoned ones first.
 
     Raises:
-        IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
         StoreError: the database cannot be used.
     """
-    has_abandoned = sa.exists().where(_is_abandoned(lease, running)).label("has_abandoned")
-    async with database.read() as connection:
-        found = (await connection.execute(sa.select(has_abandoned, _HAS_WAITING))).one()
-    if not (found.has_abandoned or found.has_waiting):
-        return []
-    async with database.write() as connection:
-        resumed = await _claim_abandoned(connection, lease, limit, running) if found.has_abandoned else []
-        return [*resumed, *await _claim_waiting(connection, lease.worker_id, agents, limit - len(resumed), served)]
+    claimed = list[Turn]()
+    for _ in range(MAX_TRIES):
+        parameters = {
+            "worker": lease.worker_id,
+            "may_take_over": lease.may_take_over,
+            "now": time.time(),
+            "running": [*running, *(turn.id for turn in claimed)],
+            "served": dict(served),
+            "limit": limit - len(claimed),
+        }
+        rows = await database.run(_select_claimable(database.engine.dialect.name), **parameters)
+        candidates = _list_candidates(rows)
+        if not (rows[0].has_abandoned or candidates):
+            break
+        with suppress(IntegrityError):  # another worker began a turn of one of the sessions
+            async with database.write() as connection:
+                resumed = await _claim_abandoned(connection, parameters) if rows[0].has_abandoned else []
+                candidates = candidates[: limit - len(claimed) - len(resumed)]
+                began = await _claim_waiting(connection, lease.worker_id, agents, candidates) if candidates else []
+            claimed += resumed + began
+            if len(began) == len(candidates):
+                break
+    return claimed
 
 
-def _is_abandoned(lease: Lease, running: Collection[str]) -> sa.ColumnElement[bool]:
+def _is_abandoned(dialect: str) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a turn is active, and no live worker runs it.
 
+    The parameters are `worker` (the id of this worker), `may_take_over` (see `Lease.may_take_over`), `now`, and
+    `running`: the ids of the turns that this worker runs, as JSON. They are not abandoned, even if the lease expired
+    while the process was blocked.
+
     Args:
-        lease: the lease of this worker.
-        running: the ids of the turns that this worker runs. They are not abandoned, even if the lease expired while
-            the process was blocked.
+        dialect: `sqlite` or `postgresql`.
     """
-    has_no_runner = (turns.c.owner == lease.worker_id) | lease.has_no_live_worker(turns.c.owner)
-    return is_active(turns) & turns.c.id.not_in(running) & has_no_runner
+    running = sa.select(_json_values(dialect, "running").c.value)
+    now = Database.clock(dialect, sa.bindparam("now", type_=sa.Double))
+    has_ended = has_no_live_owner(turns.c.owner, sa.bindparam("may_take_over", type_=sa.Boolean), now)
+    is_own = turns.c.owner == sa.bindparam("worker", type_=sa.Text)
+    return is_active(turns) & turns.c.id.not_in(running) & (is_own | has_ended)
 
 
-async def _claim_abandoned(
-    connection: AsyncConnection, lease: Lease, limit: int, running: Collection[str]
-) -> list[Turn]:
-    """Claim at most `limit` abandoned turns, and return them, the oldest first.
+@cache
+def _select_abandoned(dialect: str) -> sa.Select[Any]:
+    """Return the query that locks abandoned turns, the oldest first.
+
+    Args:
+        dialect: `sqlite` or `postgresql`.
+    """
+    query = sa.select(turns).where(_is_abandoned(dialect)).order_by(turns.c.created_at)
+    return query.limit(sa.bindparam("limit", type_=sa.Integer)).with_for_update(skip_locked=True)
+
+
+async def _claim_abandoned(connection: AsyncConnection, parameters: Mapping[str, Any]) -> list[Turn]:
+    """Claim abandoned turns, and return them, the oldest first.
 
     A turn whose row or messages cannot be parsed gets the state `failed`.
 
     Args:
-        lease: the lease of this worker.
-        running: the ids of the turns that this worker runs now: they are not claimed.
+        parameters: those of `_select_abandoned`.
     """
-    query = (
-        sa.select(turns)
-        .where(_is_abandoned(lease, running))
-        .order_by(turns.c.created_at)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-    resumed, damaged = list[Turn](), set[str]()
-    for row in (await connection.execute(query)).all():
+    worker, resumed, damaged = parameters["worker"], list[Turn](), set[str]()
+    for row in (await connection.execute(_select_abandoned(connection.dialect.name), parameters)).all():
         with collect_unreadable(row.id, damaged):
-            resumed.append(await _resumed_turn(connection, lease.worker_id, row))
+            resumed.append(await _resumed_turn(connection, worker, row))
     if damaged:
         failed = {"state": "failed", "error": DAMAGED, "finished_at": time.time()}
         await connection.execute(sa.update(turns).where(turns.c.id.in_(damaged)).values(failed))
     if resumed:
         claimed = {
-            "owner": lease.worker_id,
+            "owner": worker,
             "claim_number": turns.c.claim_number + 1,
-            "attempt": turns.c.attempt + sa.case((turns.c.owner != lease.worker_id, 1), else_=0),
+            "attempt": turns.c.attempt + sa.case((turns.c.owner != worker, 1), else_=0),
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
             "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
         }
@@ -197,99 +236,95 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
     )
 
 
-async def _claim_waiting(
-    connection: AsyncConnection, worker: str, agents: AgentRouter, limit: int, served: Mapping[str, int]
-) -> list[Turn]:
-    """Insert and return turns for at most `limit` idle sessions with messages.
-
-    Args:
-        worker: the id of the worker that claims the turns.
-        agents: decides which agent answers a turn.
-        served: as for `claim_turns`.
-    """
-    locked = await _lock_sessions(connection, limit, served)
-    waiting = await _read_waiting(connection, list(locked))
-    new_turns = list[tuple[Turn, list[_QueuedMessage]]]()
-    for session_id, queued in waiting.items():
-        batch = _select_batch(queued)
-        if (turn := await _next_turn(connection, locked[session_id], batch, agents)) is not None:
-            new_turns.append((turn, batch))
-    if not new_turns:
-        return []
-    new = [
-        {
-            **{name: getattr(turn, name) for name in SHARED_COLUMNS},
-            "session": turn.session_id,
-            "parent": batch[0].row.parent,
-            "state": "running",
-            "owner": worker,
-            "chunks": list(turn.chunks),
-            "created_at": time.time(),
-            "error": DAMAGED if turn.is_damaged else None,
-        }
-        for turn, batch in new_turns
-    ]
-    await connection.execute(sa.insert(turns), new)
-    claimed = [{"message_id": queued.row.id, "turn_id": turn.id} for turn, batch in new_turns for queued in batch]
-    await connection.execute(_SET_TURN, claimed)
-    return [turn for turn, _ in new_turns]
-
-
-_SET_TURN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).values(turn=sa.bindparam("turn_id"))
-
-
-async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
-    """Lock at most `limit` idle sessions with waiting messages, and return their rows.
-
-    The dict has a row by session id, in a round robin over people. A row has `id`, `generation`, `model`, `agent` and
-    `has_question`: whether a question of an agent to a person is stored. The first session of each person comes
-    before the second one of anybody. In each round, the lowest number in `served` comes first; a person without a
-    number comes before all others. A session counts for the author of its oldest waiting message.
-
-    Args:
-        served: by author id, a number that is higher the later a turn last began for that author.
-    """
-    if limit <= 0:
-        return {}
-    query = _select_claimable(connection.dialect.name)
-    rows: sa.Result[Any] = await connection.execute(query, {"served": dict(served), "limit": limit})
-    return {row.id: row for row in rows}
-
-
 @cache
 def _select_claimable(dialect: str) -> sa.Select[Any]:
-    """Return the query that locks the idle sessions with waiting messages.
+    """Return the query of idle sessions with their oldest waiting messages.
 
-    The parameters are `served` (numbers by author id, as JSON) and `limit`. The query is cached: SQLAlchemy takes
-    longer to build it than the database to run it.
+    Each row has one message: `id`, `parent`, and the `session` with `model`, `agent` and `has_question`: whether a
+    question of an agent to a person is stored. At most `MAX_MESSAGES` of a session are read, but all that were sent
+    at the same time. The first row also has `has_abandoned`, with nulls in the other columns if no message waits.
+
+    The parameters are those of `_is_abandoned`, `served` (numbers by author id, as JSON) and `limit`. The query is
+    cached: SQLAlchemy takes longer to build it than the database to run it.
 
     Args:
         dialect: `sqlite` or `postgresql`.
     """
-    head = inbox.alias("head")
-    first = sa.func.min(_WAITING.c.id).label("first")
-    heads = (
-        sa.select(_WAITING.c.session, first).where(is_waiting(_WAITING)).group_by(_WAITING.c.session).subquery("heads")
-    )
+    abandoned = sa.select(sa.exists().where(_is_abandoned(dialect)).label("has_abandoned")).subquery("abandoned")
+    waiting, head, last = inbox.alias("waiting"), inbox.alias("head"), inbox.alias("last")
+    first = sa.func.min(waiting.c.id).label("first")
+    heads = sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
     known = _json_items(dialect, "served")
     round_ = sa.func.row_number().over(partition_by=head.c.author, order_by=heads.c.first)
     served_at = sa.func.coalesce(sa.cast(known.c.value, sa.Integer), 0)
-    found = (
-        sa.select(heads.c.session, heads.c.first, round_.label("round"), served_at.label("served_at"))
+    order = (round_.label("round"), served_at.label("served_at"), heads.c.first)
+    queued = (
+        sa.select(heads.c.session, *order)
         .join(head, head.c.id == heads.c.first)
         .outerjoin(known, known.c.key == head.c.author)
         .where(is_idle(heads.c.session))
-        .subquery("waiting_sessions")
+        .subquery("queued")
     )
-    is_question = (human_requests.c.session == sessions.c.id) & (human_requests.c.kind == "question")
-    has_question = sa.exists().where(is_question).label("has_question")
-    return (
-        sa.select(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.agent, has_question)
-        .join(found, found.c.session == sessions.c.id)
-        .order_by(found.c.round, found.c.served_at, found.c.first)
+    q, s = queued.c, sessions.c
+    newest = (
+        sa.select(last.c.sent_at)
+        .where(last.c.session == s.id, is_waiting(last))
+        .order_by(last.c.sent_at, last.c.id)
+        .offset(MAX_MESSAGES - 1)
+        .limit(1)
+        .scalar_subquery()
+    )
+    is_question = (human_requests.c.session == s.id) & (human_requests.c.kind == "question")
+    found = (
+        sa.select(
+            s.id.label("session"),
+            s.model,
+            s.agent,
+            sa.exists().where(is_question).label("has_question"),
+            sa.func.coalesce(newest, sa.literal(inf, sa.Double)).label("newest"),
+            q.round,
+            q.served_at,
+            q.first,
+        )
+        .join(queued, q.session == s.id)
+        .order_by(q.round, q.served_at, q.first)
         .limit(sa.bindparam("limit", type_=sa.Integer))
-        .with_for_update(skip_locked=True, of=sessions)
+        .subquery("found")
     )
+    f, is_oldest = (
+        found.c,
+        (inbox.c.session == found.c.session) & is_waiting(inbox) & (inbox.c.sent_at <= found.c.newest),
+    )
+    return (
+        sa.select(abandoned.c.has_abandoned, f.session, f.model, f.agent, f.has_question, inbox.c.id, inbox.c.parent)
+        .select_from(abandoned.outerjoin(found.join(inbox, is_oldest), sa.true()))
+        .order_by(f.round, f.served_at, f.first, inbox.c.sent_at, inbox.c.id)
+    )
+
+
+@cache
+def _take_messages(dialect: str) -> sa.Update:
+    """Return the `UPDATE` that gives messages to new turns, if they still wait.
+
+    It locks the sessions, and skips those that other transactions have locked. The parameters are `claims` (the ids of
+    the turns by the ids of the messages, as JSON) and `sessions` (their ids, as JSON).
+
+    Args:
+        dialect: `sqlite` or `postgresql`.
+    """
+    wanted = sa.select(_json_values(dialect, "sessions").c.value)
+    locked = sa.select(sessions.c.id).where(sessions.c.id.in_(wanted)).with_for_update(skip_locked=True).cte("locked")
+    claims = _json_items(dialect, "claims")
+    is_claimed = (inbox.c.id == sa.cast(claims.c.key, sa.BigInteger)) & (inbox.c.session == locked.c.id)
+    return (
+        sa.update(inbox)
+        .where(is_claimed, is_waiting(inbox), is_idle(inbox.c.session))
+        .values(turn=claims.c.value)
+        .returning(inbox)
+    )
+
+
+_INSERT_TURNS = sa.insert(turns)
 
 
 def _json_items(dialect: str, parameter: str) -> sa.TableValuedAlias:
@@ -304,49 +339,91 @@ def _json_items(dialect: str, parameter: str) -> sa.TableValuedAlias:
     return items.table_valued("key", sa.column("value", sa.Text), name=parameter)
 
 
-async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str]) -> dict[str, list[_QueuedMessage]]:
-    """Return the messages that wait in locked sessions, oldest first, by session id.
-
-    Sessions without waiting messages, and sessions in which another worker has begun a turn, are left out. Messages
-    that cannot be parsed are logged, and get the outcome `unreadable`.
+def _json_values(dialect: str, parameter: str) -> sa.TableValuedAlias:
+    """Return an SQL table with the `value` of each text in a JSON array.
 
     Args:
-        session_ids: the sessions whose rows the transaction has locked.
+        dialect, parameter: as for `_json_items`.
     """
-    if not session_ids:
-        return {}
-    waits = inbox.c.session.in_(session_ids) & is_waiting(inbox) & is_idle(inbox.c.session)
-    query = sa.select(inbox).where(waits).order_by(inbox.c.sent_at, inbox.c.id)
-    found, damaged = {session: list[_QueuedMessage]() for session in session_ids}, list[int]()
-    for row in await connection.execute(query):
-        if (message := parse_inbox_message(row.message)) is None:
-            damaged.append(row.id)
-        else:
-            found[row.session].append(_QueuedMessage(row, message))
-    if damaged:
-        log.error("the messages %s cannot be read", damaged)
-        unreadable = sa.update(inbox).where(inbox.c.id.in_(damaged)).values(outcome=InboxOutcome.UNREADABLE)
-        await connection.execute(unreadable)
-    return {session: queued for session, queued in found.items() if queued}
+    expand = sa.func.json_array_elements_text if dialect == "postgresql" else sa.func.json_each
+    return expand(sa.bindparam(parameter, type_=sa.JSON)).table_valued(sa.column("value", sa.Text), name=parameter)
 
 
-def _select_batch(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
-    """Return the waiting messages that the next turn of a session answers.
+def _list_candidates(rows: Sequence[sa.Row[Any]]) -> list[_Candidate]:
+    """Return the sessions in the rows of `_select_claimable`, each with the messages that its next turn answers.
 
     These are the oldest ones, at most `MAX_MESSAGES`, up to the next request for a rerun. A request for a rerun gets a
     turn of its own.
+    """
+    candidates = list[_Candidate]()
+    for _, session_rows in groupby((row for row in rows if row.session is not None), key=lambda row: row.session):
+        first, *others = session_rows
+        followers = takewhile(lambda row: row.parent is None, others) if first.parent is None else ()
+        batch = [first, *followers][:MAX_MESSAGES]
+        candidates.append(_Candidate(first, new_turn_id(), [row.id for row in batch]))
+    return candidates
+
+
+async def _claim_waiting(
+    connection: AsyncConnection, worker: str, agents: AgentRouter, candidates: Sequence[_Candidate]
+) -> list[Turn]:
+    """Insert and return turns for idle sessions with messages.
+
+    Sessions without waiting messages, and sessions that another worker has locked, are left out.
 
     Args:
-        waiting: all messages that wait in one session, oldest first; not empty.
+        worker: the id of the worker that claims the turns.
+        agents: decides which agent answers a turn.
     """
-    first, *others = waiting
-    if first.row.parent is not None:
-        return [first]
-    return [first, *takewhile(lambda queued: queued.row.parent is None, others)][:MAX_MESSAGES]
+    queued = await _read_claimed(connection, candidates)
+    new_turns = list[tuple[Turn, _QueuedMessage]]()
+    for candidate in candidates:
+        batch = [queued[id_] for id_ in candidate.message_ids if id_ in queued]
+        if batch and (turn := await _next_turn(connection, candidate, batch, agents)) is not None:
+            new_turns.append((turn, batch[0]))
+    if not new_turns:
+        return []
+    new = [
+        {
+            **{name: getattr(turn, name) for name in SHARED_COLUMNS},
+            "session": turn.session_id,
+            "parent": first.row.parent,
+            "state": "running",
+            "owner": worker,
+            "chunks": list(turn.chunks),
+            "created_at": time.time(),
+            "error": DAMAGED if turn.is_damaged else None,
+        }
+        for turn, first in new_turns
+    ]
+    await connection.execute(_INSERT_TURNS, new)
+    return [turn for turn, _ in new_turns]
+
+
+async def _read_claimed(connection: AsyncConnection, candidates: Sequence[_Candidate]) -> dict[int, _QueuedMessage]:
+    """Give waiting messages to their new turns, and return them by the ids of their rows.
+
+    Messages that cannot be parsed are logged, and get the outcome `unreadable`.
+    """
+    parameters = {
+        "claims": {str(id_): candidate.turn_id for candidate in candidates for id_ in candidate.message_ids},
+        "sessions": [candidate.session.session for candidate in candidates],
+    }
+    taken, damaged = dict[int, _QueuedMessage](), list[int]()
+    for row in await connection.execute(_take_messages(connection.dialect.name), parameters):
+        if (message := parse_inbox_message(row.message)) is None:
+            damaged.append(row.id)
+        else:
+            taken[row.id] = _QueuedMessage(row, message)
+    if damaged:
+        log.error("the messages %s cannot be read", damaged)
+        unreadable = sa.update(inbox).where(inbox.c.id.in_(damaged))
+        await connection.execute(unreadable.values(outcome=InboxOutcome.UNREADABLE, turn=None))
+    return taken
 
 
 async def _next_turn(
-    connection: AsyncConnection, session: sa.Row[Any], batch: Sequence[_QueuedMessage], agents: AgentRouter
+    connection: AsyncConnection, candidate: _Candidate, batch: Sequence[_QueuedMessage], agents: AgentRouter
 ) -> Turn | None:
     """Return the new turn that answers a batch of messages, for the caller to insert.
 
@@ -355,21 +432,20 @@ async def _next_turn(
     `message`.
 
     Args:
-        session: the locked row of the session, from `_lock_sessions`.
-        batch: the messages, oldest first; or one request for a rerun, or one decision of people.
+        batch: the claimed messages, oldest first; or one request for a rerun, or one decision of people.
         agents: decides which agent answers.
     """
+    session, turn_id = candidate.session, candidate.turn_id
     first, messages = batch[0].row, tuple(queued.message for queued in batch)
-    turn_id, agent = new_turn_id(), agents.resolve_agent(session.agent, messages[-1].location_names)
     turn = Turn(
         turn_id,
-        session.id,
-        session.generation,
+        first.session,
+        first.generation,
         messages,
         "message",
         turn_id,
         model=session.model,
-        agent=agent,
+        agent=agents.resolve_agent(session.agent, messages[-1].location_names),
         may_answer_question=session.has_question,
         may_have_queued_reaction=time.time() - first.accepted_at > QUEUED_REACTION_SECONDS,
     )
@@ -380,9 +456,8 @@ async def _next_turn(
         if (parent := await get_turn_row(connection, first.parent)) is None:
             return turn
         if first.kind == "retry" and parent.state == "done":  # the turn got its answer meanwhile
-            await connection.execute(
-                sa.update(inbox).where(inbox.c.id == first.id).values(outcome=InboxOutcome.SUPERSEDED)
-            )
+            superseded = sa.update(inbox).where(inbox.c.id == first.id)
+            await connection.execute(superseded.values(outcome=InboxOutcome.SUPERSEDED, turn=None))
             return None
         turn = await _to_rerun(connection, turn, parent, first.kind)
     return replace(turn, is_damaged=bool(damaged))

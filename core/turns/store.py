@@ -25,7 +25,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from cachetools import LRUCache
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.observability import tracing
@@ -143,18 +142,14 @@ class TurnStore:
             running: the ids of the turns that this worker runs: they are not claimed.
 
         Returns:
-            The claimed turns, abandoned ones first; none if another worker claimed one of the sessions at the same
-            moment.
+            The claimed turns, abandoned ones first.
 
         Raises:
             StoreError: the database cannot be used.
         """
-        try:
-            claimed = await claim_turns(
-                self._database, self._lease, self.agents, limit, running=running, served=self._served
-            )
-        except IntegrityError:  # another worker began a turn of one of the sessions
-            return []
+        claimed = await claim_turns(
+            self._database, self._lease, self.agents, limit, running=running, served=self._served
+        )
         for turn in claimed:
             number = next(self._turn_numbers)
             self._served.update((message.author, number) for message in turn.messages)

@@ -127,8 +127,7 @@ class Lease:
         Args:
             owner: the column with the id of the worker that owns the row.
         """
-        live = sa.select(workers.c.id).where(workers.c.lease_expires_at > self._database.now)
-        return owner.is_(None) | (sa.literal(self.may_take_over) & owner.not_in(live))
+        return has_no_live_owner(owner, sa.literal(self.may_take_over), self._database.now)
 
     def _delay_takeover(self) -> None:
         """Set `may_take_over` to False for twice the duration of a lease.
@@ -163,3 +162,16 @@ class Lease:
             self._delay_takeover()
             self._had_ended_until = self._takeover_from
         self._until = float("inf") if self._database.is_sqlite else started_at + self._seconds
+
+
+def has_no_live_owner(
+    owner: sa.ColumnElement[Any], may_take_over: sa.ColumnElement[bool], now: sa.ColumnElement[float]
+) -> sa.ColumnElement[bool]:
+    """Return the condition of `Lease.has_no_live_worker`, also for statements that are built once.
+
+    Args:
+        may_take_over: `Lease.may_take_over`.
+        now: `Database.now`.
+    """
+    live = sa.select(workers.c.id).where(workers.c.lease_expires_at > now)
+    return owner.is_(None) | (may_take_over & owner.not_in(live))

@@ -170,6 +170,34 @@ async def test_messages_that_are_never_answered_slow_no_claim_down(
     assert not [plan for plan in plans if "SCAN inbox" in plan or "ix_inbox_turn" in plan], plans
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
+async def test_a_claim_reads_no_more_messages_than_its_turns_answer(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
+    for session in ("p:1", "p:2"):
+        await inbox.accept(inbound(session=session))
+    async with database.write() as connection:
+        row = dict(
+            (await connection.execute(sa.select(inbox_table).where(inbox_table.c.session == "p:1"))).one()._mapping
+        )
+        copies = [
+            row | {"id": 1000 + n, "event_key": f"copy {n}", "sent_at": row["sent_at"] + 1 + n} for n in range(3000)
+        ]
+        await connection.execute(sa.insert(inbox_table), copies)
+    read = list[int]()
+    list_candidates = claims._list_candidates
+
+    def count_rows(rows: Sequence[sa.Row[Any]]) -> Any:
+        read.append(len(rows))
+        return list_candidates(rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "_list_candidates", count_rows)
+        first, other = await turns.claim(10)
+    assert read == [claims.MAX_MESSAGES + 1]
+    assert [len(turn.messages) for turn in (first, other)] == [claims.MAX_MESSAGES, 1]
+
+
 async def test_a_claim_opens_a_transaction_only_for_a_turn_to_claim(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:

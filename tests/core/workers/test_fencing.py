@@ -1,6 +1,7 @@
 """Fencing: a worker that lost its turn stores nothing, and begins no tool."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -199,7 +200,10 @@ async def test_writes_that_wait_for_another_workers_claim_are_refused(
     await turns._lease.release()
     other = await create_turn_store(database)
     async with database.write() as connection:
-        assert await claims._claim_abandoned(connection, other._lease, 1, ())
+        assert await claims._claim_abandoned(
+            connection,
+            {"worker": other.worker_id, "may_take_over": True, "now": time.time(), "running": [], "limit": 1},
+        )
         writes: list[Coroutine[Any, Any, object]] = [
             sessions.append_event(late, model_event("late")),
             sessions.append_event(late, model_event("late", actions=EventActions(state_delta={"a": 1}))),
