@@ -96,6 +96,8 @@ _END = _update_turn(
         (_IS_RESET | _IS_DELETED, None), else_=sa.func.coalesce(_parameter(turns.c.run_record), turns.c.run_record)
     ),
 )
+#: `_END` of a turn without a cancel reason: nothing else is written then, so it needs no transaction.
+_END_UNCANCELLED = _END.where(turns.c.cancel_reason.is_(None))
 
 Json = Mapping[str, Any]
 
@@ -354,7 +356,9 @@ class TurnStore:
             elif row.cancel_reason == CancelReason.MESSAGE_DELETED and state == "cancelled":
                 await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
-        await self._database.write_with_retries(work, operation=f"turn {turn.id}")
+        operation = f"turn {turn.id}"
+        if not await self._database.run_with_retries(_END_UNCANCELLED, operation=operation, **parameters):
+            await self._database.write_with_retries(work, operation=operation)
         tracing.record_turn_end(state, error)
 
     async def _update(self, turn: Turn, states: Collection[State], update: sa.Update, **values: Any) -> None:
