@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from core.store.database import Database
 
-_WRITES = re.compile(r"(?:^|\()\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
+_WRITES = re.compile(r"(?:^|[()])\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
 
 #: Counted parts of a writing statement.
 _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}

@@ -2,17 +2,32 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from benchmarks.turns import many_workers, one_worker, worker
 from benchmarks.turns.many_workers import Throughput
 from benchmarks.turns.one_worker import ConcurrentTurns, IdleUsage, SingleTurns
 from benchmarks.turns.report import TurnFigures, table
-from benchmarks.turns.statements import select_writes
+from benchmarks.turns.statements import count_statements, select_writes
+from core.store.database import Database
+from core.store.schema import sessions, turns
 from tests.conftest import get_database_url
 
 
 def test_writing_statements_are_counted_separately() -> None:
     assert select_writes(Counter({"read": 9, "begin": 2, "commit": 2, "update turns": 3})) == {"update turns": 3}
+
+
+async def test_a_write_after_a_common_table_expression_is_counted_as_a_write(tmp_path: Path) -> None:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    found = sa.select(sessions.c.id).cte("found")
+    async with database.write() as connection:
+        await connection.run_sync(turns.metadata.create_all)
+    with count_statements(database) as counts:
+        async with database.write() as connection:
+            await connection.execute(sa.update(turns).where(turns.c.session == found.c.id).values(text=None))
+    await database.aclose()
+    assert select_writes(counts) == {"update turns": 1}
 
 
 async def test_a_turn_of_one_message_writes_in_at_most_five_statements(
