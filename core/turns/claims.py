@@ -80,11 +80,13 @@ class _Candidate:
         session: a row with the columns `session`, `model`, `agent` and `has_question`.
         turn_id: the id of the turn.
         message_ids: the ids of the `inbox` rows, oldest first.
+        may_have_followers: whether further messages of the session may wait.
     """
 
     session: sa.Row[Any]
     turn_id: str
     message_ids: list[int]
+    may_have_followers: bool
 
 
 async def claim_turns(
@@ -360,7 +362,8 @@ def _list_candidates(rows: Sequence[sa.Row[Any]]) -> list[_Candidate]:
         first, *others = session_rows
         followers = takewhile(lambda row: row.parent is None, others) if first.parent is None else ()
         batch = [first, *followers][:MAX_MESSAGES]
-        candidates.append(_Candidate(first, new_turn_id(), [row.id for row in batch]))
+        may_have_followers = len(batch) <= len(others) or len(batch) == MAX_MESSAGES
+        candidates.append(_Candidate(first, new_turn_id(), [row.id for row in batch], may_have_followers))
     return candidates
 
 
@@ -447,6 +450,7 @@ async def _next_turn(
         model=session.model,
         agent=agents.resolve_agent(session.agent, messages[-1].location_names),
         may_answer_question=session.has_question,
+        may_have_followers=candidate.may_have_followers,
         may_have_queued_reaction=time.time() - first.accepted_at > QUEUED_REACTION_SECONDS,
     )
     if first.parent is None:

@@ -56,6 +56,7 @@ class Turn:
         partial_text: the text that the reply showed when the former worker handed the turn back; else empty.
         cancel: the reason to cancel the turn, as stored at the claim; None if it was not cancelled then.
         may_answer_question: False if the session certainly has no question of an agent to a person.
+        may_have_followers: False if certainly no other message of the session waited when the turn was claimed.
         is_damaged: whether the stored history could not be parsed: the reply then says so.
         meter: counts the model calls of the run, with their tokens.
     """
@@ -78,6 +79,7 @@ class Turn:
     partial_text: str = ""
     cancel: CancelReason | None = None
     may_answer_question: bool = field(default=True, compare=False)
+    may_have_followers: bool = field(default=True, compare=False)
     is_damaged: bool = False
     meter: UsageMeter = field(default_factory=UsageMeter, compare=False, repr=False)
 

@@ -41,10 +41,16 @@ CANCEL_CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A turn that runs in this process, with its asyncio task."""
+    """A turn that runs in this process.
+
+    Attributes:
+        task: runs the turn.
+        wake_count: `Worker._wake_count` before the claim of the turn.
+    """
 
     turn: Turn
     task: asyncio.Task[None]
+    wake_count: int
 
     def cancel(self, reason: CancelReason) -> None:
         """Cancel the task of the turn, with `reason` as the message of the cancellation.
@@ -87,6 +93,7 @@ class Worker:
         self._limit = limit
         self._poll = poll
         self._wake = asyncio.Event()
+        self._wake_count = 0
         self._end_claim_at = 0.0  # of the event loop's clock
         self._stopping = asyncio.Event()
         self._is_closing = False
@@ -101,6 +108,7 @@ class Worker:
 
     def wake(self) -> None:
         """Make the loop claim turns now instead of after `poll` seconds."""
+        self._wake_count += 1
         self._wake.set()
 
     def cancel(self, turn_id: str, reason: CancelReason) -> None:
@@ -196,13 +204,14 @@ class Worker:
         """
         async with self._claiming:
             while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
+                wake_count = self._wake_count
                 claimed = await self._turns.claim(free, running=list(self._running))
                 for turn in claimed:
                     if self._is_closing:
                         await self._hand_back(turn)
                         continue
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
-                    self._running[turn.id] = _Run(turn, task)
+                    self._running[turn.id] = _Run(turn, task, wake_count)
                     await asyncio.sleep(TURN_SPACING_SECONDS)
                 if len(claimed) < free:
                     return
@@ -233,9 +242,11 @@ class Worker:
             await self._run_here(turn)
 
     async def _run_here(self, turn: Turn) -> None:
+        is_claim_due = True
         try:
             try:
                 await self._answer(turn)
+                is_claim_due = self._may_wait_for_end(self._running[turn.id])
             except TurnLostError:
                 log.warning("turn %s belongs to another worker", turn.id)
             except Exception as error:
@@ -249,16 +260,25 @@ class Worker:
                 await self._hand_back(turn)
         finally:
             del self._running[turn.id]
-            self._wake_after_end()
+            if is_claim_due:
+                self._claim_after_end()
 
-    def _wake_after_end(self) -> None:
+    def _may_wait_for_end(self, run: _Run) -> bool:
+        """Return whether a message of the turn's session, or another session, may wait for the end of a turn.
+
+        Other sessions wait while `limit` turns run. A message that came after the claim of the turn has called `wake`.
+        """
+        is_full = len(self._running) >= self._limit
+        return is_full or run.turn.may_have_followers or run.wake_count != self._wake_count
+
+    def _claim_after_end(self) -> None:
         """Make the loop claim turns in `END_CLAIM_SECONDS`, since a turn has ended.
 
         Nothing happens if such a claim of an earlier end is still due.
         """
         if self._end_claim_at <= event_loop.now():
             self._end_claim_at = event_loop.now() + END_CLAIM_SECONDS
-            asyncio.get_running_loop().call_later(END_CLAIM_SECONDS, self.wake)
+            asyncio.get_running_loop().call_later(END_CLAIM_SECONDS, self._wake.set)
 
     async def _back_off(self, turn: Turn) -> None:
         """Pause a turn whose run raised an error, before it is run again.

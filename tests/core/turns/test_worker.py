@@ -12,6 +12,7 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from core.store.schema import turns as turns_table
 from core.turns import worker
+from core.turns.claims import MAX_MESSAGES
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
@@ -89,6 +90,9 @@ class WorkerBench:
     async def wait_until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(20), self._changed:
             await self._changed.wait_for(condition)
+
+    async def wait_for_ends(self, count: int) -> None:
+        await self.wait_until(lambda: len(self.ended_texts) == count)
 
     async def _notify(self) -> None:
         async with self._changed:
@@ -171,6 +175,39 @@ async def test_a_flood_delays_another_person_by_no_more_than_one_turn(database_u
         bench.may_end.set()
         await bench.wait_until(lambda: len(bench.begun_turns) == 51)
         assert "question" in [turn.newest_message.text for turn in bench.begun_turns[:4]]
+
+
+async def test_an_end_claims_only_if_the_worker_was_woken_during_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "END_CLAIM_SECONDS", 0.0)
+    async with run_worker(tmp_path) as bench:
+        bench.may_end.set()
+        await bench.wait_until(lambda: bench.claim_count == 1)
+        for count in range(1, 6):
+            await bench.inbox.accept(inbound())
+            await bench.wait_for_ends(count)
+        assert bench.claim_count == 6, "the first one, and one for each message"
+        bench.may_end.clear()
+        await bench.inbox.accept(inbound())
+        await bench.wait_until(lambda: bench.claim_count == 7)
+        await bench.inbox.accept(inbound())
+        await bench.wait_until(lambda: bench.claim_count == 8)
+        bench.may_end.set()
+        await bench.wait_for_ends(7)
+        assert bench.claim_count == 9
+
+
+async def test_messages_that_a_turn_leaves_to_the_next_one_are_answered_at_its_end(tmp_path: Path) -> None:
+    async with run_worker(tmp_path) as bench:
+        await bench.wait_until(lambda: bench.claim_count == 1)
+        async with bench.worker._claiming:
+            for _ in range(MAX_MESSAGES + 1):
+                await bench.inbox.accept(inbound())
+        await bench.wait_until(lambda: bench.claim_count == 3)  # the second one finds nothing
+        bench.may_end.set()
+        await bench.wait_until(lambda: len(bench.ended_texts) == 2)
+        assert [len(turn.messages) for turn in bench.begun_turns] == [MAX_MESSAGES, 1]
 
 
 async def test_turns_of_one_claim_start_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
