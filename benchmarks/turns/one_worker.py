@@ -104,7 +104,7 @@ async def measure_single_turns(url: str) -> tuple[SingleTurns, IdleUsage]:
     recorder = _TurnRecorder()
     async with run_worker(url, on_start=recorder.record_start, on_end=recorder.record_end) as services:
         for number in range(WARM_UP_TURNS):
-            await services.inbox.accept(build_message(f"warm {number % 10}"))
+            await services.inbox.accept(build_message(f"single {number % 20}"))
             await recorder.wait_for_end()
         accepts, starts = [], []
         with count_statements(services.database) as statements:

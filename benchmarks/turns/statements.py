@@ -20,8 +20,8 @@ _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
 def count_statements(database: Database) -> Iterator[Counter[str]]:
     """Yield a counter of the statements that `database` executes inside the context.
 
-    Keys are `insert TABLE` and so on for writes, joined by ` + ` within one statement, `notify`, `commit`, `begin`
-    (SQLite only: PostgreSQL's driver does not report it), and `read` for all others.
+    Keys are `insert TABLE` and so on for writes, joined by ` + ` within one statement, `notify`, `begin`, `commit`, and
+    `read` for all others.
     """
     counts: Counter[str] = Counter()
     engine = database.engine.sync_engine
@@ -29,15 +29,20 @@ def count_statements(database: Database) -> Iterator[Counter[str]]:
     def count_execution(_connection: Any, _cursor: Any, statement: str, *_kwargs: Any) -> None:
         counts[_kind(statement)] += 1
 
+    def count_begin(connection: sa.Connection) -> None:
+        counts["begin"] += not connection.get_execution_options().get("autocommit")
+
     def count_commit(_connection: Any) -> None:
         counts["commit"] += 1
 
     sa.event.listen(engine, "before_cursor_execute", count_execution)
+    sa.event.listen(engine, "begin", count_begin)
     sa.event.listen(engine, "commit", count_commit)
     try:
         yield counts
     finally:
         sa.event.remove(engine, "before_cursor_execute", count_execution)
+        sa.event.remove(engine, "begin", count_begin)
         sa.event.remove(engine, "commit", count_commit)
 
 
@@ -53,6 +58,4 @@ def select_writes(counts: Mapping[str, float]) -> dict[str, float]:
 def _kind(statement: str) -> str:
     if writes := _WRITES.findall(statement):
         return " + ".join(f"{_VERBS[verb.upper()]} {table}" for verb, table in writes)
-    if "pg_notify" in statement:
-        return "notify"
-    return "begin" if statement.startswith("BEGIN") else "read"
+    return "notify" if "pg_notify" in statement else "read"
