@@ -4,6 +4,7 @@ from collections.abc import Collection
 from enum import Enum, auto
 from functools import cache
 from math import inf
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,7 +13,8 @@ from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_me
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.privacy.redaction import delete_message_files
 from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
-from core.store.database import Database
+from core.store.database import Database, Rows
+from core.store.notify import build_notification
 from core.store.schema import inbox, sessions, turns
 from core.store.upsert import build_insert, insert_or_ignore
 from core.turns.queries import (
@@ -86,14 +88,21 @@ class InboxStore:
         Raises:
             StoreError: the message is not stored, so that the platform must not get its acknowledgement.
         """
-        async with self._database.write() as connection:
-            # in the transaction of the insert: concurrent messages must not pass the limit together
-            if self._rates:
-                limited = await self._find_limit_denial(connection, inbound.event_key, inbound.author, inbound.place)
-                if limited is not None:
-                    await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
-                    return limited
-            accepted = await self._insert(connection, inbound)
+        row = self._build_row(inbound)
+        insert = _build_insert(self._database.engine.dialect.name)
+        if not self._rates and (inserted := await self._database.run(insert, **row)):
+            accepted = _get_result(inserted)
+        else:
+            async with self._database.write() as connection:
+                if not await has_message(connection, inbound.event_key):
+                    # in the transaction of the insert: concurrent messages must not pass the limit together
+                    limited = await self._rates.find_denial(connection, author=inbound.author, place=inbound.place)
+                    if limited is not None:
+                        await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
+                        return limited
+                    new_session = new_session_row(inbound.session_id, self._turns.agents.default, inbound.place)
+                    await insert_or_ignore(connection, sessions, new_session)
+                accepted = await self._insert(connection, row)
         if accepted is not AcceptResult.DUPLICATE:
             self._worker.wake()
         return accepted
@@ -160,7 +169,7 @@ class InboxStore:
             message = await create_rerun_message(connection, turn_id, author=author, kind=kind)
             if isinstance(message, RerunDenial):
                 return message, None
-            accepted = await self._insert(connection, message, kind=kind, parent=turn_id)
+            accepted = await self._insert(connection, self._build_row(message, kind=kind, parent=turn_id))
             stopped = None
             if kind == "revise" and accepted is not AcceptResult.DUPLICATE:
                 stopped = await self._turns.request_cancel(connection, message.session_id, CancelReason.STOP)
@@ -293,39 +302,28 @@ class InboxStore:
         async with self._database.read() as connection:
             return (await connection.execute(query)).first() is not None
 
-    async def _insert(
-        self,
-        connection: AsyncConnection,
-        inbound: InboxMessage,
-        *,
-        kind: TurnKind = "message",
-        parent: str | None = None,
-    ) -> AcceptResult:
-        """Insert a message, and its session if it is new, in the caller's transaction.
+    def _build_row(
+        self, inbound: InboxMessage, *, kind: TurnKind = "message", parent: str | None = None
+    ) -> dict[str, Any]:
+        """Return the parameters of `_build_insert` for a message.
 
         Args:
             kind: `message`, or the kind of a rerun.
             parent: the id of the turn that a rerun repeats; None for other messages.
-
-        Returns:
-            `DUPLICATE` if the event key was stored before; nothing is inserted then. `WAITING` if the session has an
-            active turn or other waiting messages, else `NEXT`.
         """
-        # PostgreSQL: the lock makes the message wait for a reset, and gives it the generation after that
-        generation = await lock_session_row(connection, inbound.session_id)
-        row = message_columns(inbound, generation or 1) | {"message": inbound.to_json()}
-        row |= {"kind": kind, "parent": parent}
-        identity = {"own_key": inbound.event_key, "own_session": inbound.session_id}
-        # for a duplicate, too: a claim skips a session whose row is locked
-        await self._turns.notify_workers(connection)
-        inserted = await connection.execute(_build_insert(connection.dialect.name), row | identity)
-        has_predecessor: bool | None = inserted.scalar_one_or_none()
-        if has_predecessor is None:
-            return AcceptResult.DUPLICATE
-        if generation is None:
-            new_session = new_session_row(inbound.session_id, self._turns.agents.default, inbound.place)
-            await insert_or_ignore(connection, sessions, new_session)
-        return AcceptResult.WAITING if has_predecessor else AcceptResult.NEXT
+        row = {"message": inbound.to_json(), "kind": kind, "parent": parent, "worker": self._turns.worker_id}
+        return message_columns(inbound, generation=None) | row  # the statement reads the generation
+
+    async def _insert(self, connection: AsyncConnection, row: dict[str, Any]) -> AcceptResult:
+        """Insert a message in the caller's transaction.
+
+        Args:
+            row: the result of `_build_row`.
+        """
+        inserted = (await connection.execute(_build_insert(connection.dialect.name), row)).all()
+        if not inserted:
+            await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
+        return _get_result(inserted)
 
     async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
         """Begin a new generation of a session, and delete the data of the former one.
@@ -359,18 +357,33 @@ class InboxStore:
 
 @cache
 def _build_insert(dialect: str) -> sa.Insert:
-    """Return the `INSERT` of a message; it returns no row for a stored event key.
+    """Return the `INSERT` of a message; it returns no row for a stored event key, and without the session.
 
-    Else it returns whether the session has an active turn or other waiting messages.
+    Else it notifies the workers, and returns whether the session has an active turn or other waiting messages.
+    PostgreSQL: messages that are inserted at the same time do not see each other. The bind parameters are those of
+    `InboxStore._build_row`.
 
     Args:
         dialect: `sqlite` or `postgresql`.
     """
-    others, session = inbox.alias("others"), sa.bindparam("own_session", type_=sa.Text)
-    is_other = others.c.event_key != sa.bindparam("own_key", type_=sa.Text)
-    waits = sa.exists().where(others.c.session == session, is_waiting(others), is_other)
-    runs = sa.exists().where(turns.c.session == session, is_active(turns))
-    return build_insert(dialect, inbox).on_conflict_do_nothing().returning(waits | runs)
+    names = ("event_key", "session", "place", "author", "message", "sent_at", "accepted_at", "kind", "parent")
+    values = {name: sa.bindparam(name, type_=inbox.c[name].type) for name in names}
+    row = sa.select(*values.values(), sessions.c.generation).where(sessions.c.id == values["session"])
+    # PostgreSQL: the lock makes the message wait for a reset, and gives it the generation after that
+    insert = build_insert(dialect, inbox).from_select([*names, "generation"], row.with_for_update())
+    others = inbox.alias("others")
+    in_session, is_other = others.c.session == values["session"], others.c.event_key != values["event_key"]
+    waits = sa.exists().where(in_session, is_waiting(others), is_other)
+    runs = sa.exists().where(turns.c.session == values["session"], is_active(turns))
+    notification = [] if dialect == "sqlite" else [build_notification(sa.bindparam("worker", type_=sa.Text))]
+    return insert.on_conflict_do_nothing().returning(waits | runs, *notification)
+
+
+def _get_result(inserted: Rows) -> AcceptResult:
+    """Return the result of `_build_insert`."""
+    if not inserted:
+        return AcceptResult.DUPLICATE
+    return AcceptResult.WAITING if inserted[0][0] else AcceptResult.NEXT
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:

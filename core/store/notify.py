@@ -26,6 +26,11 @@ RECONNECT_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 5.0
 
 
+def build_notification(text: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
+    """Return the SQL expression that sends a text to all workers, this one included; PostgreSQL only."""
+    return sa.func.pg_notify(CHANNEL, text)
+
+
 class NotificationBus:
     """Sender and receiver of short texts (notifications) among all worker processes.
 
@@ -45,7 +50,7 @@ class NotificationBus:
             connection: the connection with the transaction.
         """
         if not self._database.is_sqlite:
-            await connection.execute(sa.select(sa.func.pg_notify(CHANNEL, text)))
+            await connection.execute(sa.select(build_notification(sa.literal(text))))
 
     async def notify_now(self, text: str) -> None:
         """Send a text to all workers, this one included, in a transaction of its own.

@@ -30,7 +30,7 @@ async def test_a_write_after_a_common_table_expression_is_counted_as_a_write(tmp
     assert select_writes(counts) == {"update turns": 1}
 
 
-async def test_a_turn_of_one_message_writes_in_at_most_five_statements(
+async def test_a_turn_of_one_message_has_at_most_13_statements_of_which_five_write(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(one_worker, "TURNS", 5)
@@ -41,6 +41,7 @@ async def test_a_turn_of_one_message_writes_in_at_most_five_statements(
     own_writes = {"insert inbox", "insert messages", "insert sessions"}
     heartbeats = {"update workers", "delete workers"}
     assert sum(number for kind, number in written.items() if kind not in own_writes | heartbeats) <= 5
+    assert sum(number for kind, number in steps.statements.items() if kind not in heartbeats) <= 13
 
 
 async def test_queued_sessions_run_concurrently(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

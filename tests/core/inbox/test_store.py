@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import Attachment, InboxMessage
+from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import sessions
@@ -119,6 +120,20 @@ async def test_a_message_after_a_reset_belongs_to_the_new_generation(inbox: Inbo
     await turns.end(first, "cancelled")
     (second,) = await turns.claim(10)
     assert (second.newest_message.text, second.generation) == ("anew", first.generation + 1)
+
+
+async def test_a_message_during_a_reset_belongs_to_the_new_generation(inbox: InboxStore, database: Database) -> None:
+    await inbox.accept(inbound())
+    begun = asyncio.Event()
+    async with database.write() as connection:
+        assert await begin_generation(connection, "place:1") == 2
+        sa.event.listen(database.engine.sync_engine, "before_cursor_execute", lambda *_: begun.set())
+        accepting = asyncio.create_task(inbox.accept(message := inbound("anew")))
+        if not database.is_sqlite:  # there, the statement begins after the reset
+            await begun.wait()
+    await accepting
+    rows = await list_rows(database)
+    assert [row.generation for row in rows if row.event_key == message.event_key] == [2]
 
 
 async def test_a_late_reset_drops_only_messages_before_it(inbox: InboxStore, turns: TurnStore) -> None:
