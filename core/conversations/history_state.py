@@ -45,11 +45,9 @@ async def get_history_state(database: Database, turn: Turn) -> HistoryState | No
         StoreError: the database cannot be read.
     """
     async with database.read() as connection:
-        if (
-            await connection.execute(sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin)))
-        ).scalar():
+        since, last_unaddressed_at, is_muted, has_prompt = (await connection.execute(_select_history_end(turn))).one()
+        if has_prompt:
             return None
-        since, last_unaddressed_at, is_muted = (await connection.execute(_select_history_end(turn))).one()
         others = (await connection.execute(_select_other_authors(turn))).scalars().all()
     is_quiet = (
         since > 0 and last_unaddressed_at <= since and not is_muted
@@ -58,11 +56,12 @@ async def get_history_state(database: Database, turn: Turn) -> HistoryState | No
 
 
 def _select_history_end(turn: Turn) -> sa.Select[Any]:
-    """Return the query of three values: the end of the history and two more.
+    """Return the query of four values: the end of the history and three more.
 
     The end is the time of the newest answered message or reset. If retention has deleted the inbox messages, it is the
     time of the newest user message in `messages`. The other values are the time of the last message to other people,
-    and whether the session is muted. Times are in seconds since the epoch, 0 for none.
+    whether the session is muted, and whether the run of the turn has stored its prompt. Times are in seconds since the
+    epoch, 0 for none.
     """
     in_session = inbox.c.session == turn.session_id
 
@@ -89,7 +88,10 @@ def _select_history_end(turn: Turn) -> sa.Select[Any]:
     reset_at = newest(InboxOutcome.RESET)
     is_muted = sa.exists().where(sessions.c.id == turn.session_id, sessions.c.is_muted)
     return sa.select(
-        sa.case((newest_at > reset_at, newest_at), else_=reset_at), newest(InboxOutcome.UNADDRESSED), is_muted
+        sa.case((newest_at > reset_at, newest_at), else_=reset_at),
+        newest(InboxOutcome.UNADDRESSED),
+        is_muted,
+        is_prompt_stored(turn.session_id, turn.generation, turn.origin),
     )
 
 

@@ -165,15 +165,15 @@ async def get_messages_of_turns(
     }
 
 
-async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
-    """Return the `inbox` rows of the messages that a turn answers, oldest first.
+async def get_inbox_rows(connection: AsyncConnection, *origins: str) -> Sequence[sa.Row[Any]]:
+    """Return the `inbox` rows of the messages that turns answer, oldest first.
 
     Messages that their authors deleted are included: see the column `outcome`.
 
     Args:
-        origin: the `Turn.origin` of the turn: the id of the first turn that answered the messages.
+        origins: the `Turn.origin` of each turn: the id of the first turn that answered the messages.
     """
-    query = sa.select(inbox).where(inbox.c.turn == origin).order_by(inbox.c.sent_at, inbox.c.id)
+    query = sa.select(inbox).where(inbox.c.turn.in_(origins)).order_by(inbox.c.sent_at, inbox.c.id)
     return (await connection.execute(query)).all()
 
 
@@ -187,7 +187,7 @@ class RunAuthors:
     """The people whose words are in a run.
 
     Attributes:
-        messages: the messages that the run answers, and those of the runs that it continues; the oldest run first.
+        messages: the messages that the run answers, and those of the runs that it continues, oldest first.
         answers: the people who answered questions of these runs by a form, as `core.identity.to_user_state` returns
             them. Of a forgotten person, only that there was one.
         first_author_ids: the platform's ids of the authors of the oldest run's messages.
@@ -223,7 +223,7 @@ async def get_run_authors(connection: AsyncConnection, session_id: str, run: str
         answers += [user for users in given.scalars() for user in users]
         asked = sa.select(c.run).where(c.session == session_id, c.answer_run == origin)
         asking_run = (await connection.execute(asked)).scalar() or ""
-    found = [row for origin in origins for row in await get_inbox_rows(connection, origin)]
+    found = await get_inbox_rows(connection, *origins)
     messages_ = [(row.turn, message) for row in found if (message := parse_inbox_message(row.message))]
     return RunAuthors(
         tuple(message for _, message in messages_),
