@@ -34,7 +34,7 @@ class InboxOutcome(StrEnum):
         SUPERSEDED: the message asked for a reset, but a turn had claimed a message that was sent later. Or it asked for
             a retry of a turn that got its answer meanwhile.
         COMMAND: the message was another command; the `kind` of the row is the name of the command.
-        RATE_LIMITED: the author, or people at the place, had sent too many messages.
+        RATE_LIMITED: the author, or people at the place, had sent too many messages. Only version 0.1.0 stored these.
         UNADDRESSED: the message was for other people.
         DECIDED: the row is a decision or answer by button or form, which counts for the user rate limits. The `kind` of
             the row is the verdict.

@@ -308,17 +308,21 @@ class IntakeHandler(ABC):
         until: float | None = None,
     ) -> None:
         inbound = message.inbound
-        if message.deny_privately or await self._should_notify(inbound.actor_or_author, kind, until=until):
+        if message.deny_privately or await self._should_notify(
+            inbound.actor_or_author, kind, until=until, sent_at=inbound.sent_at
+        ):
             text = render(words.messages_for(await words.resolve_locale(self.get_locale(inbound))))
             await (message.deny_privately(text) if message.deny_privately else self.deny_privately(inbound, text))
 
-    async def _should_notify(self, actor: Actor, kind: DenialKind, *, until: float | None = None) -> bool:
+    async def _should_notify(
+        self, actor: Actor, kind: DenialKind, *, until: float | None = None, sent_at: float | None = None
+    ) -> bool:
         """Return whether to tell a user of a denial, which is stored then; if that fails, they are not told."""
         if actor.is_bot:
             return False
         try:
             person = f"{actor.platform}:{actor.author}"
-            return await self._services.denial_notices.claim_notice(person, kind, until=until)
+            return await self._services.denial_notices.claim_notice(person, kind, until=until, sent_at=sent_at)
         except StoreError as error:
             log.warning("a notice of a refusal cannot be recorded: %s", format_error(error))
             return False

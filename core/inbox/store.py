@@ -80,7 +80,7 @@ class InboxStore:
     async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
         """Store a message once, with its session, and make the worker claim turns.
 
-        If the message exceeds a user rate limit, its row is stored without text, with the outcome `rate_limited`.
+        A message that exceeds a user rate limit is not stored.
 
         Returns:
             A `RateLimitDenial` if the message is new and exceeds a user rate limit; else the `AcceptResult`.
@@ -96,9 +96,10 @@ class InboxStore:
             async with self._database.write() as connection:
                 if not await has_message(connection, inbound.event_key):
                     # in the transaction of the insert: concurrent messages must not pass the limit together
-                    limited = await self._rates.find_denial(connection, author=inbound.author, place=inbound.place)
+                    limited = await self._rates.find_denial(
+                        connection, author=inbound.author, place=inbound.place, sent_at=inbound.sent_at
+                    )
                     if limited is not None:
-                        await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
                         return limited
                     new_session = new_session_row(inbound.session_id, self._turns.agents.default, inbound.place)
                     await insert_or_ignore(connection, sessions, new_session)
@@ -106,13 +107,6 @@ class InboxStore:
         if accepted is not AcceptResult.DUPLICATE:
             self._worker.wake()
         return accepted
-
-    async def _find_limit_denial(
-        self, connection: AsyncConnection, event_key: str, author: str, place: str
-    ) -> RateLimitDenial | None:
-        if await has_message(connection, event_key):
-            return None
-        return await self._rates.find_denial(connection, author=author, place=place)
 
     async def find_limit_denial(self, event_key: str, *, author: str, place: str) -> RateLimitDenial | None:
         """Return the user rate limit that a new message would exceed now; None if none.
@@ -130,7 +124,9 @@ class InboxStore:
         if not self._rates:
             return None
         async with self._database.read() as connection:
-            return await self._find_limit_denial(connection, event_key, author, place)
+            if await has_message(connection, event_key):
+                return None
+            return await self._rates.find_denial(connection, author=author, place=place)
 
     async def has_message(self, event_key: str) -> bool:
         """Return whether the inbox has a row with this event key, whatever its outcome.

@@ -72,7 +72,7 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 #: the `parent`, so its run can continue. `outcome`: the reason why no turn answers the message, see
 #: `core.inbox_message.InboxOutcome`. A message that its author deleted after a turn had claimed it has the outcome
 #: `deleted` and its turn. The outcome `forgotten` marks a tombstone: see `core.privacy.deletion`. Rows of commands, of
-#: messages over a rate limit, of messages to other people and of tombstones have no text. An entry that is no message
+#: messages to other people and of tombstones have no text. An entry that is no message
 #: has its `kind`, and the outcome `pending` until its `owner`, a worker, has handled it; until then, `payload` has its
 #: encrypted data: see `core.inbox.entries`.
 inbox = sa.Table(
@@ -97,8 +97,8 @@ inbox = sa.Table(
 )
 sa.Index("ix_inbox_session", inbox.c.session, inbox.c.sent_at)
 sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
-sa.Index("ix_inbox_author", inbox.c.author, inbox.c.accepted_at)
-sa.Index("ix_inbox_place", inbox.c.place, inbox.c.accepted_at)
+sa.Index("ix_inbox_author", inbox.c.author, inbox.c.sent_at)
+sa.Index("ix_inbox_place", inbox.c.place, inbox.c.sent_at)
 #: Only of messages with a turn: else SQLite would use this index, not `ix_inbox_waiting`, to find waiting messages.
 sa.Index(
     "ix_inbox_turn", inbox.c.turn, sqlite_where=inbox.c.turn.is_not(None), postgresql_where=inbox.c.turn.is_not(None)

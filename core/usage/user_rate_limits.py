@@ -1,7 +1,7 @@
 """Limits of messages and commands per person and place, and notices about them.
 
 Messages are counted by their rows in the inbox: all workers count the same, and a message that is delivered twice
-counts once. A person is notified once per period.
+counts once. A denied message has no row. A person is notified once per period.
 """
 
 import re
@@ -29,6 +29,9 @@ DenialKind = Literal["access", "rate", "command"]
 
 #: Least time between two notices to a person about missing access.
 NOTICE_INTERVAL_SECONDS = 3600.0
+
+#: Time for which an expired notice is stored: longer than a platform delivers a message again.
+EXPIRED_NOTICE_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +121,33 @@ class UserRateLimiter:
     def __bool__(self) -> bool:
         return self.user is not None or self.channel is not None
 
-    async def find_denial(self, connection: AsyncConnection, *, author: str, place: str) -> RateLimitDenial | None:
+    async def find_denial(
+        self, connection: AsyncConnection, *, author: str, place: str, sent_at: float | None = None
+    ) -> RateLimitDenial | None:
         """Return the denial of an author's message at a place; None if there is room: see `get_limit_end`."""
-        until = await self.get_limit_end(connection, author=author, place=place)
+        until = await self.get_limit_end(connection, author=author, place=place, sent_at=sent_at)
         return None if until is None else RateLimitDenial(until)
 
-    async def get_limit_end(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
+    async def get_limit_end(
+        self, connection: AsyncConnection, *, author: str, place: str, sent_at: float | None = None
+    ) -> float | None:
         """Return the time until which an author's messages at a place exceed a rate limit.
 
         The caller stores the message in the same transaction. Until its end, other messages of the author and at the
         place wait: on PostgreSQL for an advisory lock, on SQLite because one transaction writes at a time.
 
+        Messages count that were sent less than `RateLimit.seconds` before or after this one. So a denied message, which
+        is not stored, is denied again at each delivery.
+
         Args:
             author: the author, as in `inbox.author`.
             place: the place, as in `inbox.place`.
+            sent_at: as `InboxMessage.sent_at`; None for now.
 
         Returns:
             Seconds since the epoch, the later time if both limits are reached; None if no limit is reached.
         """
-        now, until = time.time(), list[float]()
+        at, until = time.time() if sent_at is None else sent_at, list[float]()
         limits = (
             (self.user, f"rate of {author}", inbox.c.author == author),
             (self.channel, f"rate of {place}", inbox.c.place == place),
@@ -146,8 +157,10 @@ class UserRateLimiter:
                 continue
             if connection.dialect.name == "postgresql":
                 await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(lock, 0))))
-            counted = is_theirs & (inbox.c.accepted_at > now - rate.seconds) & _counts(inbox)
-            newest = sa.select(inbox.c.accepted_at).where(counted).order_by(inbox.c.accepted_at.desc())
+            is_near = (inbox.c.sent_at > at - rate.seconds) & (inbox.c.sent_at < at + rate.seconds)
+            newest = (
+                sa.select(inbox.c.sent_at).where(is_theirs, is_near, _counts(inbox)).order_by(inbox.c.sent_at.desc())
+            )
             oldest = (await connection.execute(newest.offset(rate.max_count - 1).limit(1))).scalar_one_or_none()
             if oldest is not None:
                 until.append(oldest + rate.seconds)
@@ -178,15 +191,18 @@ class DenialNoticeStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def claim_notice(self, person: str, kind: DenialKind, *, until: float | None = None) -> bool:
+    async def claim_notice(
+        self, person: str, kind: DenialKind, *, until: float | None = None, sent_at: float | None = None
+    ) -> bool:
         """Return whether to notify a person of a denial now.
 
-        If so, it stores that no further notice is due until `until`, and later calls return False until then.
+        If so, it stores that no further notice is due for messages sent before `until`.
 
         Args:
             person: `platform:id`.
             kind: the kind of the denial; each kind has its own notice.
             until: when the next notice may follow, in seconds since the epoch; None for an hour from now.
+            sent_at: as `InboxMessage.sent_at` of the denied message; None for now.
 
         Raises:
             StoreError: the database cannot be used.
@@ -202,14 +218,11 @@ class DenialNoticeStore:
             upsert = insert.on_conflict_do_update(
                 index_elements=list(denial_notices.primary_key),
                 set_={"expires_at": insert.excluded.expires_at},
-                where=denial_notices.c.expires_at <= now,
+                where=denial_notices.c.expires_at <= (now if sent_at is None else sent_at),
             )
             return (await connection.execute(upsert.returning(denial_notices.c.user_key))).first() is not None
 
 
 def is_notice_expired() -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row in `denial_notices` has expired by now.
-
-    Now is this process's time at the call. The person may be notified again, and the row can be deleted.
-    """
-    return denial_notices.c.expires_at < time.time()
+    """Return the SQL condition that a row in `denial_notices` can be deleted: see `EXPIRED_NOTICE_SECONDS`."""
+    return denial_notices.c.expires_at < time.time() - EXPIRED_NOTICE_SECONDS

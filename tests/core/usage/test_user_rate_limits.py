@@ -47,19 +47,44 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     workers: Workers, database: Database
 ) -> None:
     two = [workers(UserRateLimiter(user=RateLimit(5, 3600))) for _ in range(2)]
-    messages = [inbound(session=f"place:{n}", author="ada") for n in range(12)]
+    messages = [inbound(session=f"place:{n}", author="ada", sent_at=time.time()) for n in range(12)]
     came = await asyncio.gather(*(two[n % 2].accept(message) for n, message in enumerate(messages)))
     accepted = [n for n, became in enumerate(came) if not isinstance(became, RateLimitDenial)]
     assert len(accepted) == 5
     (until,) = {round(became.until, -1) for became in came if isinstance(became, RateLimitDenial)}
     assert until == pytest.approx(time.time() + 3600, abs=20)
-    # a redelivered message counts once, whether it was accepted or denied
-    assert {await two[0].accept(message) for message in messages} == {AcceptResult.DUPLICATE}
-    async with database.read() as connection:
-        rows = (await connection.execute(sa.select(table).order_by(table.c.id))).all()
-    assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [InboxOutcome.RATE_LIMITED] * 7
-    assert all((row.message is None) == (row.outcome == InboxOutcome.RATE_LIMITED) for row in rows)
+    # each delivery of a message has the same result
+    for n, message in enumerate(messages):
+        redelivered = await two[0].accept(message)
+        assert redelivered is AcceptResult.DUPLICATE if n in accepted else isinstance(redelivered, RateLimitDenial)
+    assert await count_rows(database) == 5
     assert await two[0].accept(inbound(session="place:1", author="grace")) is not AcceptResult.DUPLICATE
+
+
+async def test_a_flood_over_the_limit_adds_no_rows(workers: Workers, database: Database) -> None:
+    inbox = workers(UserRateLimiter(user=RateLimit(3, 60), channel=RateLimit(10, 60)))
+    for _ in range(3):
+        assert not isinstance(await inbox.accept(inbound(sent_at=time.time())), RateLimitDenial)
+    count = await count_rows(database)
+    for n in range(100):
+        assert isinstance(await inbox.accept(inbound(session=f"place:{n}", sent_at=time.time())), RateLimitDenial)
+    assert await count_rows(database) == count
+
+
+async def test_a_denied_message_is_denied_again_when_there_is_room(workers: Workers) -> None:
+    inbox, now = workers(UserRateLimiter(user=RateLimit(2, 60))), time.time()
+    first, denied = [inbound(sent_at=now - 300 + n) for n in range(2)], inbound(sent_at=now - 298)
+    for message in first:
+        assert not isinstance(await inbox.accept(message), RateLimitDenial)
+    for _ in range(2):
+        assert await inbox.accept(denied) == RateLimitDenial(now - 240)
+        assert await inbox.accept(inbound(sent_at=time.time())) is AcceptResult.WAITING
+    assert await inbox.accept(denied) == RateLimitDenial(now - 240)
+
+
+async def count_rows(database: Database) -> int:
+    async with database.read() as connection:
+        return (await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one()
 
 
 async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(workers: Workers) -> None:
@@ -73,13 +98,12 @@ async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(worke
     assert await inbox.request_rerun("unknown", author="ada", kind="retry") is RerunDenial.EXPIRED
 
 
-async def test_a_limit_ends_with_its_time(workers: Workers, database: Database) -> None:
+async def test_a_limit_ends_with_its_time(workers: Workers) -> None:
     inbox = workers(UserRateLimiter(user=RateLimit(1, 60), channel=RateLimit(9, 60)))
-    await inbox.accept(inbound())
-    assert isinstance(await inbox.accept(inbound()), RateLimitDenial)
-    async with database.write() as connection:
-        await connection.execute(sa.update(table).values(accepted_at=time.time() - 61))
-    assert await inbox.accept(inbound()) is AcceptResult.WAITING
+    now = time.time()
+    await inbox.accept(inbound(sent_at=now))
+    assert isinstance(await inbox.accept(inbound(sent_at=now + 59)), RateLimitDenial)
+    assert await inbox.accept(inbound(sent_at=now + 61)) is AcceptResult.WAITING
 
 
 @pytest.mark.parametrize(
@@ -98,11 +122,11 @@ def test_invalid_rate_limits_are_refused(text: str) -> None:
 async def test_counting_a_places_messages_uses_an_index(database: Database) -> None:
     if not database.is_sqlite:
         return
-    counted = sa.select(table.c.accepted_at).where(table.c.place == "p", table.c.accepted_at > 1.0)
-    newest = counted.order_by(table.c.accepted_at.desc()).compile(dialect=database.engine.dialect)
+    counted = sa.select(table.c.sent_at).where(table.c.place == "p", table.c.sent_at > 1.0)
+    newest = counted.order_by(table.c.sent_at.desc()).compile(dialect=database.engine.dialect)
     async with database.read() as connection:
         steps = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {newest}", ("p", 1.0))
-        assert ["ix_inbox_place (place=? AND accepted_at>?)" in row.detail for row in steps] == [True]
+        assert ["ix_inbox_place (place=? AND sent_at>?)" in row.detail for row in steps] == [True]
 
 
 async def test_one_worker_notifies_a_person_once_per_period(database: Database) -> None:
@@ -113,6 +137,13 @@ async def test_one_worker_notifies_a_person_once_per_period(database: Database) 
     assert await workers[0].claim_notice("slack:U1", "rate", until=time.time() - 1)
     assert await workers[1].claim_notice("slack:U1", "rate", until=time.time() + 60)
     assert not await workers[2].claim_notice("slack:U1", "rate")
+
+
+async def test_a_late_delivery_of_a_denied_message_brings_no_second_notice(database: Database) -> None:
+    notices, now = DenialNoticeStore(database), time.time()
+    assert await notices.claim_notice("slack:U1", "rate", sent_at=now - 300, until=now - 240)
+    assert not await notices.claim_notice("slack:U1", "rate", sent_at=now - 300, until=now - 240)
+    assert await notices.claim_notice("slack:U1", "rate", sent_at=now, until=now + 60)
 
 
 def test_each_person_has_a_window_of_commands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Commands, presses and forms become rows of the inbox."""
+"""Commands, presses and forms become rows of the inbox; user rate limits count by the time of the message."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,6 +12,9 @@ def upgrade() -> None:
     op.add_column("inbox", sa.Column("owner", sa.Text(), nullable=True))
     is_pending = sa.text("outcome = 'pending'")
     op.create_index("ix_inbox_pending", "inbox", ["id"], sqlite_where=is_pending, postgresql_where=is_pending)
+    for column in ("author", "place"):
+        op.drop_index(f"ix_inbox_{column}", "inbox")
+        op.create_index(f"ix_inbox_{column}", "inbox", [column, "sent_at"])
     former = sa.table("interactions", *map(sa.column, _FORMER_COLUMNS), sa.column("payload", sa.JSON))
     inbox = sa.table("inbox", *map(sa.column, _COLUMNS))
     connection = op.get_bind()
