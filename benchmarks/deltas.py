@@ -134,14 +134,14 @@ async def measure(provider: Provider, streams: int) -> DeltaFigures:
             finally:
                 ended.release()
 
-        worker = Worker(turns, answer, limit=streams)
+        worker = Worker(turns, limit=streams)
         inbox = InboxStore(database, turns, worker)
         for number in range(streams):
             await inbox.accept(build_message(number))
         gc_tuning.freeze_gc()
         monitor_task = asyncio.create_task(figures.measure_delays(), name="delays")
         wall, cpu = time.perf_counter(), time.process_time()
-        worker_task = asyncio.create_task(worker.run(), name="worker")
+        worker_task = asyncio.create_task(worker.run(answer), name="worker")
         for _ in range(streams):
             await ended.acquire()
         await worker.stop(10)

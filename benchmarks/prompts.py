@@ -22,17 +22,13 @@ from typing import Any
 import sqlalchemy as sa
 from google.adk.tools.function_tool import FunctionTool
 
-from benchmarks.turns.worker import InstantChannel
-from channels.access import AccessPolicy
-from channels.answerer import Answerer
+from benchmarks.turns.worker import InstantChannel, create_answerer
 from channels.base import ContextMessage, SurroundingMessages
-from channels.intake.context import ContextBuilder
 from chatrig.models import CallTool, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
 from core.conversations.history_state import HistoryState
-from core.conversations.service import ConversationService
 from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
@@ -46,10 +42,8 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as turns_table
 from core.tools.call_log import ToolCallLog
-from core.tools.human_request_service import HumanRequestService
 from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
-from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
@@ -201,21 +195,8 @@ async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> lis
             TurnStore(database, lease, AgentRouter(AGENT)),
             ContextChannel(has_context=conversation.has_context),
         )
-
-        async def answer(turn: Turn) -> None:
-            await compaction.run_turn(turn, answerer.answer)
-            await compaction.wait_until_idle()
-
-        worker = Worker(store, answer)  # the worker does not run: the loop below claims the turns
-        answerer = Answerer(
-            runtime,
-            store,
-            {channel.name: channel},
-            ConversationService(database, store, worker, budget=0),
-            ContextBuilder(database, counter.count),
-            human_requests=HumanRequestService(database, store, worker),
-            access_policy=AccessPolicy(),
-        )
+        worker = Worker(store)  # it does not run: the loop below claims the turns
+        answerer = create_answerer(runtime, database, store, worker, channel, counter)
         prices = Prices()
         compaction = HistoryCompactor(
             database,
@@ -230,7 +211,8 @@ async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> lis
         for number in range(turns):
             await inbox.accept(build_message(number))
             [turn] = await store.claim(1)
-            await answer(turn)
+            await compaction.run_turn(turn, answerer.answer)
+            await compaction.wait_until_idle()
         async with database.read() as connection:
             states = (await connection.execute(sa.select(turns_table.c.state))).scalars().all()
         if set(states) != {"done"}:

@@ -16,14 +16,16 @@ from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
 from bot.settings import NO_TOKENS, Settings, find_misspelt_settings
 from channels.answerer import Answerer
-from channels.base import Channel
+from channels.base import Channel, Channels
 from channels.i18n import messages as words
 from channels.intake.context import ContextBuilder
 from channels.replies.error_messages import ErrorMessages
+from channels.replies.request_message import RequestMessages
+from channels.replies.rerender import ReplyRerenderer
 from channels.services import ChannelServices
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retry_store
-from core.concurrency.tasks import run_in_background
+from core.concurrency.tasks import BackgroundTasks, run_in_background
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
@@ -42,7 +44,7 @@ from core.tools.human_request_service import HumanRequestService
 from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from core.turns.worker import Worker
+from core.turns.worker import TurnRunner, Worker
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter
@@ -125,7 +127,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
         working: asyncio.Task[None] | None = None
         try:
             await _start_channels(channels)
-            working = asyncio.create_task(bot.worker.run(), name="worker")
+            working = asyncio.create_task(bot.worker.run(bot.answer), name="worker")
             garbage.freeze_gc()  # all objects so far are long-lived
             log.info("ready")
             async with run_in_background(health.watch(channels, bot.database), name="health") as watching:
@@ -150,12 +152,14 @@ class _BotParts:
     """Services of the bot that `_run` starts and stops.
 
     Attributes:
+        answer: runs one turn, for `Worker.run`.
         channels: channel adapters by platform name.
         routes: HTTP routes of the channel adapters.
     """
 
     database: Database
     worker: Worker
+    answer: TurnRunner
     channels: Mapping[str, Channel]
     routes: Sequence[AbstractRouteDef]
 
@@ -187,17 +191,10 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         await stack.enter_async_context(run_in_background(spending.run_recording(), name="spending"))
         retention = RetentionService(database, prices, days=settings.retention_days)
         await stack.enter_async_context(run_in_background(retention.run(), name="retention"))
-        channels = dict[str, Channel]()
-
-        prompts = PromptStore(database, settings.encryption_key) if settings.keep_prompts_days else None
-
-        async def answer(turn: Turn) -> None:
-            turn.meter.prompts = prompts
-            async with spending_limiter.limit_run(turn.meter):
-                await compaction.run_turn(turn, answerer.answer)
-
+        channels = Channels()
+        background = BackgroundTasks()
         turns = TurnStore(database, lease, loaded.agents)
-        worker = Worker(turns, answer, limit=settings.max_concurrent_turns)
+        worker = Worker(turns, limit=settings.max_concurrent_turns)
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         human_requests = HumanRequestService(
@@ -219,41 +216,57 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             turn_limit=settings.history_max_turns,
         )
         stack.push_async_callback(compaction.aclose)
-        answerer = Answerer(
-            loaded.runtimes[loaded.agents.default],
-            turns,
+        request_messages = RequestMessages(channels, human_requests, background)
+        default_runtime = loaded.runtimes[loaded.agents.default]
+        rerenderer = ReplyRerenderer(
             channels,
+            default_runtime,
             conversations,
-            ContextBuilder(database, loaded.counter.count, max_tokens=settings.context_max_tokens),
-            human_requests=human_requests,
-            access_policy=settings.access_policy,
+            human_requests,
             settings=settings.reply_settings,
-            error_messages=ErrorMessages(spending, settings.admins),
-            other_runtimes=loaded.runtimes,
+            background=background,
         )
-        stack.push_async_callback(answerer.aclose)
+        stack.push_async_callback(background.drain, 0.0)
         services = ChannelServices(
             inbox,
             conversations,
             FeedbackStore(database),
-            answerer.rerender_reply,
+            rerenderer,
             human_requests,
-            answerer.update_request_message,
+            request_messages,
             EntryStore(database, lease),
             TurnReports(database, prices),
             DenialNoticeStore(database),
             spending,
+            background,
             settings.access_policy,
             settings.reply_without_mention,
         )
+        answerer = Answerer(
+            default_runtime,
+            turns,
+            channels,
+            services,
+            ContextBuilder(database, loaded.counter.count, max_tokens=settings.context_max_tokens),
+            settings=settings.reply_settings,
+            error_messages=ErrorMessages(spending, settings.admins),
+            other_runtimes=loaded.runtimes,
+        )
         routes = _open_channels(channels, settings, services, database, lease=lease, stack=stack)
         await stack.enter_async_context(
-            run_in_background(human_requests.run_expiry(answerer.update_request_message), name="human requests")
+            run_in_background(human_requests.run_expiry(request_messages.update), name="human requests")
         )
         await stack.enter_async_context(
             run_in_background(_share_limits(database, lease, channels.values()), name="rate limits")
         )
-        yield _BotParts(database, worker, channels, routes)
+        prompts = PromptStore(database, settings.encryption_key) if settings.keep_prompts_days else None
+
+        async def answer(turn: Turn) -> None:
+            turn.meter.prompts = prompts
+            async with spending_limiter.limit_run(turn.meter):
+                await compaction.run_turn(turn, answerer.answer)
+
+        yield _BotParts(database, worker, answer, channels, routes)
 
 
 def _open_channels(

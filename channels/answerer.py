@@ -8,10 +8,8 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
-from weakref import WeakValueDictionary
 
-from channels.access import AccessPolicy
-from channels.base import Button, Channel, Priority
+from channels.base import Button, Channels, Priority
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.intake.context import ContextBuilder
@@ -30,18 +28,16 @@ from channels.replies.error_messages import (
 )
 from channels.replies.question_message import entry_error_text
 from channels.replies.reply import Reply
-from channels.replies.request_message import show_decision, show_request
-from channels.replies.rerender import ReplyRerenderer, load_files
+from channels.replies.rerender import load_files
 from channels.replies.sources import add_sources
 from channels.replies.tool_status import ToolStatus
 from channels.replies.turn_chat import TurnChat
 from channels.replies.turn_state import Answer, ReplyLatency, TurnState
+from channels.services import ChannelServices
 from channels.settings import ExtraButton, ReplySettings
 from core.agents.events import StreamEvent
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime, RunRequest
-from core.concurrency.tasks import BackgroundTasks
-from core.conversations.service import ConversationService, LatestTurn
 from core.errors import (
     ParleyError,
     SessionResetError,
@@ -50,13 +46,12 @@ from core.errors import (
     TurnLostError,
     is_permanent_store_error,
 )
-from core.inbox_message import InboxMessage, storable_text
+from core.inbox_message import storable_text
 from core.secret_redaction import describe_failure, format_error
 from core.store.turn_states import EndState
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
-from core.tools.human_request_service import HumanRequestService
-from core.tools.human_requests import HumanRequest, MessageAnswerResult
+from core.tools.human_requests import MessageAnswerResult
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 
@@ -89,9 +84,7 @@ class Answerer:
 
     Args:
         runtime: the runtime of the default agent.
-        channels: the adapters by name.
         context: builds the prompt text of a turn.
-        human_requests: the store of approvals and of questions to users.
         error_messages: describes the failure of a turn to its author; None for texts that name no administrators.
         other_runtimes: the runtimes of the other agents, by the agent's name.
     """
@@ -100,12 +93,10 @@ class Answerer:
         self,
         runtime: AgentRuntime,
         turns: TurnStore,
-        channels: Mapping[str, Channel],
-        conversations: ConversationService,
+        channels: Channels,
+        services: ChannelServices,
         context: ContextBuilder,
         *,
-        human_requests: HumanRequestService,
-        access_policy: AccessPolicy,
         settings: ReplySettings | None = None,
         error_messages: ErrorMessages | None = None,
         other_runtimes: Mapping[str, AgentRuntime] = MappingProxyType({}),
@@ -115,14 +106,13 @@ class Answerer:
         self._turns = turns
         self._channels = channels
         self._settings = settings or ReplySettings()
-        self._prompt_builder = PromptBuilder(turns, context, access_policy, self._settings.attachment_limits)
-        self._conversations = conversations
-        self._human_requests = human_requests
+        self._prompt_builder = PromptBuilder(turns, context, services.access_policy, self._settings.attachment_limits)
+        self._conversations = services.conversations
+        self._human_requests = services.human_requests
         self._error_messages = error_messages or ErrorMessages()
-        self._rerenderer = ReplyRerenderer(runtime, conversations, human_requests, self._settings)
-        self._turn_states = dict[str, TurnState]()  # by the ids of the turns
-        self._background = BackgroundTasks()
-        self._request_locks = WeakValueDictionary[str, asyncio.Lock]()
+        self._request_messages = services.request_messages
+        self._rerenderer = services.rerenderer
+        self._turn_states = services.rerenderer.turn_states
 
     async def answer(self, turn: Turn) -> None:
         """Run the agent for a claimed turn, show its reply, and end the turn.
@@ -144,7 +134,7 @@ class Answerer:
 
         state = self._turn_states[turn.id] = TurnState(ReplyLatency(turn))
         try:
-            channel = self._get_channel(turn.newest_message)
+            channel = self._channels[turn.newest_message.channel]
             surface = channel.create_surface(turn.newest_message.address, turn_id=turn.origin)
             for place in [*(channel.create_surface(message.address) for message in turn.messages[:-1]), surface]:
                 if turn.may_have_queued_reaction:
@@ -186,64 +176,7 @@ class Answerer:
         finally:
             self._turn_states.pop(turn.id, None)
             if state.reply is not None and state.reply.orphaned_ids:
-                deleting = self._rerenderer.delete_orphans(turn.id, surface, state.reply.orphaned_ids)
-                self._background.add(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
-
-    async def aclose(self) -> None:
-        """Cancel the background tasks that still update or delete messages of replies."""
-        await self._background.drain(0.0)
-
-    async def rerender_reply(self, turn_id: str, *, ending: str = "") -> None:
-        """Update the reply of a turn after a user edited or deleted a message of the turn.
-
-        While this process runs the turn, only the buttons of the reply change, at once. For any other reply, wait until
-        its turn has ended, and edit it then. It stays as it is if the turn failed, was cancelled or takes too long, or
-        if one of the reply's messages is missing. Nothing changes for an unknown turn.
-
-        Args:
-            turn_id: the id of a turn; the newest turn that answers the same messages is used.
-            ending: an untranslated sentence to show below the reply in place of its buttons, once the turn has ended;
-                empty for none.
-
-        Raises:
-            StoreError: the turn cannot be read.
-            SurfaceError: the reply cannot be shown.
-        """
-        latest = await self._conversations.get_latest_turn(turn_id)
-        if latest is not None and not self._update_growing_buttons(latest):
-            await self._rerenderer.rerender(self._get_channel(latest.inbound), latest, ending=ending)
-
-    async def update_request_message(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
-        """Edit the message of an approval or question to its current state.
-
-        A missing message is posted.
-
-        Args:
-            request: the approval or question; its state is read again from the database.
-            is_void: whether nobody can decide the open request any more, because the user's message was deleted.
-            page: the page of a question's options to show, from 0.
-
-        Raises:
-            StoreError: the request cannot be read, or the ids of its messages cannot be stored.
-            SurfaceError: the message cannot be shown.
-        """
-        channel = self._get_channel(request.inbox_message)
-        lock = self._request_locks.setdefault(request.id, asyncio.Lock())  # two updates might each post a message
-        async with lock:
-            await show_request(channel, self._human_requests, request, is_void=is_void, page=page)
-
-    def _update_growing_buttons(self, latest: LatestTurn) -> bool:
-        """Update the buttons of a turn's reply if this process is still writing the reply.
-
-        Returns:
-            True if this process is writing the reply; else nothing was changed.
-        """
-        state = self._turn_states.get(latest.turn_id)
-        if state is None or state.reply is None or state.reply.is_closed:
-            return False
-        state.is_revised = latest.is_revised
-        state.reply.update_buttons(growing_buttons(latest.turn_id, state.reply.say, is_revised=latest.is_revised))
-        return True
+                self._rerenderer.delete_orphans(turn.id, surface, state.reply.orphaned_ids)
 
     async def _answer_in_reply(self, turn: Turn, reply: Reply) -> None:
         """Run the turn, or show its stored answer or cancel, in the reply; end the turn.
@@ -391,7 +324,7 @@ class Answerer:
         """
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
         decisions = await self._human_requests.list_decisions(turn.origin) if turn.run is not None else ()
-        channel = self._get_channel(turn.newest_message)
+        channel = self._channels[turn.newest_message.channel]
         if left_out := await self._prompt_builder.list_spent_messages(turn):
             turn = replace(turn, messages=tuple(message for message in turn.messages if message not in left_out))
             self._turn_states[turn.id].notice = await spending_notice(channel, left_out, reply.say)
@@ -402,7 +335,7 @@ class Answerer:
         speakers = await self._prompt_builder.list_speakers(turn, channel, prompt, continues=bool(answered.answers))
         if turn.is_resumed:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):
-                self._show_decision(turn, request)
+                self._request_messages.start_update(request)
         events = runtime.stream(
             RunRequest(
                 user_id=turn.newest_message.place,
@@ -442,11 +375,6 @@ class Answerer:
                         return event
         raise ParleyError("the run ended without an outcome")
 
-    def _show_decision(self, turn: Turn, request: HumanRequest) -> None:
-        """Update the message of a decided request, in the background."""
-        showing = show_decision(self.update_request_message, request)
-        self._background.add(asyncio.create_task(showing, name=f"request of {turn.id}"))
-
     def _check_message(self, turn: Turn, answered: MessageAnswerResult, say: MessageCatalog) -> None:
         """Update the message of an agent's question if the turn's message answered it.
 
@@ -464,14 +392,9 @@ class Answerer:
         if answered.error is not None:
             reason = entry_error_text(answered.error, say)
             raise _MessageIsAnswerError(say(words.ANSWER_REFUSED, why=reason), "it does not fit the question")
-        self._show_decision(turn, answered.question)
+        self._request_messages.start_update(answered.question)
         if not answered.answers:
             raise _MessageIsAnswerError(say(words.ANSWER_NOTED), "other questions are open")
-
-    def _get_channel(self, inbound: InboxMessage) -> Channel:
-        if (channel := self._channels.get(inbound.channel)) is None:
-            raise SurfaceError(f"the channel {inbound.channel} is not set up")
-        return channel
 
     async def _handle_cancel(self, turn: Turn, reply: Reply, reason: CancelReason) -> None:
         """Close the reply with a sentence on the cancel, and end the turn.
@@ -539,7 +462,7 @@ class Answerer:
         self._turn_states[turn.id].latency.record_final()
         for request in requests:
             await self._turns.check_owned(turn)
-            await self.update_request_message(request)
+            await self._request_messages.update(request)
         await self._turns.end(turn, "done")
 
     async def _end_without_answer(self, turn: Turn, reply: Reply) -> None:

@@ -591,3 +591,10 @@ class Channel(Protocol):
             SurfaceError: the messages cannot be fetched.
         """
         ...
+
+
+class Channels(dict[str, Channel]):
+    """Adapters by the platform's name; `SurfaceError` for a platform that is not set up."""
+
+    def __missing__(self, name: str) -> Channel:
+        raise SurfaceError(f"the platform {name} is not set up")

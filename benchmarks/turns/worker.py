@@ -11,9 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from channels.access import AccessPolicy
 from channels.answerer import Answerer
 from channels.base import (
+    Channels,
     FetchedFile,
     File,
     FileCheck,
@@ -28,10 +28,15 @@ from channels.intake.context import ContextBuilder
 from channels.intake.downloads import UnreadableFileError
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.registry import RateLimiters
+from channels.replies.request_message import RequestMessages
+from channels.replies.rerender import ReplyRerenderer
+from channels.services import ChannelServices
+from channels.settings import ReplySettings
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime, warm_up
 from core.concurrency import gc_tuning
+from core.concurrency.tasks import BackgroundTasks
 from core.conversations.history_state import HistoryState
 from core.conversations.service import ConversationService
 from core.inbox.store import InboxStore
@@ -226,7 +231,9 @@ async def run_worker(
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, channel = TurnStore(database, lease, AgentRouter(app.name)), InstantChannel()
+        turns = TurnStore(database, lease, AgentRouter(app.name))
+        worker = Worker(turns, limit=limit)
+        answerer = create_answerer(runtime, database, turns, worker, InstantChannel(), counter)
 
         async def write_turn(turn: Turn) -> None:
             await turns.save_message_ids(turn, ["1"])
@@ -243,23 +250,10 @@ async def run_worker(
                 raise
             on_end(turn)
 
-        worker = Worker(turns, answer, limit=limit)
-        conversations = ConversationService(database, turns, worker, budget=0)
-        human_requests = HumanRequestService(database, turns, worker)
-        context = ContextBuilder(database, counter.count)
-        answerer = Answerer(
-            runtime,
-            turns,
-            {channel.name: channel},
-            conversations,
-            context,
-            human_requests=human_requests,
-            access_policy=AccessPolicy(),
-        )
         gc_tuning.freeze_gc()
         tasks = [
             asyncio.create_task(lease.keep_renewed(), name="lease"),
-            asyncio.create_task(worker.run(), name="worker"),
+            asyncio.create_task(worker.run(answer), name="worker"),
         ]
         try:
             yield WorkerServices(database, InboxStore(database, turns, worker), turns)
@@ -270,6 +264,38 @@ async def run_worker(
             await asyncio.wait(tasks)
         if failed := await _count_failed_turns(database):
             raise RuntimeError(f"{failed} turns have failed, so the figures are not those of a complete turn")
+
+
+def create_answerer(
+    runtime: AgentRuntime,
+    database: Database,
+    turns: TurnStore,
+    worker: Worker,
+    channel: InstantChannel,
+    counter: TokenCounter,
+) -> Answerer:
+    """Return an answerer whose only adapter is `channel`."""
+    channels = Channels({channel.name: channel})
+    conversations = ConversationService(database, turns, worker, budget=0)
+    human_requests = HumanRequestService(database, turns, worker)
+    background = BackgroundTasks()
+    nothing: Any = None  # only an adapter needs it
+    services = ChannelServices(
+        inbox=nothing,
+        conversations=conversations,
+        feedback=nothing,
+        rerenderer=ReplyRerenderer(
+            channels, runtime, conversations, human_requests, settings=ReplySettings(), background=background
+        ),
+        human_requests=human_requests,
+        request_messages=RequestMessages(channels, human_requests, background),
+        entries=nothing,
+        turn_reports=nothing,
+        denial_notices=nothing,
+        spending=nothing,
+        background=background,
+    )
+    return Answerer(runtime, turns, channels, services, ContextBuilder(database, counter.count))
 
 
 async def _count_failed_turns(database: Database) -> int:

@@ -33,7 +33,6 @@ from core.store.turn_states import ENDED_STATES, State
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
-from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage import SpendingDimension
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
@@ -428,18 +427,14 @@ async def _find_report(reports: TurnReports, given: str) -> TurnReport:
 def _make_services(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:
     """Return the services by which a command requests a retry or cancellation.
 
-    The process of a command runs no turns: these services raise an error if one would run.
+    The process of a command runs no turns.
 
     Args:
         report: the report of the turn; the services are for its app.
     """
     turns = TurnStore(database, Lease(database), AgentRouter(report.app))
-    worker = Worker(turns, _refuse_to_answer)
+    worker = Worker(turns)
     return InboxStore(database, turns, worker), ConversationService(database, turns, worker, budget=0)
-
-
-async def _refuse_to_answer(turn: Turn) -> None:
-    raise AssertionError(f"turn {turn.id} must not run in a command")
 
 
 async def _wait_for_result(

@@ -4,12 +4,11 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
-from channels.commands.handlers import RunInBackground, prompt_limit_message
+from channels.commands.handlers import prompt_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.approval_message import refusal_text
 from channels.replies.question_message import entry_error_text
-from channels.replies.request_message import show_decision
 from channels.services import ChannelServices
 from core.errors import SurfaceError
 from core.identity import User
@@ -52,21 +51,17 @@ async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -
     """
     if request.verdict is None and not request.message_ids:
         with suppress(SurfaceError):  # the decision counts, wherever the reply is shown
-            await services.update_request_message(request)
+            await services.request_messages.update(request)
 
 
 class AnswerHandler:
     """Stores users' answers to an agent's questions.
 
     The answer to the last open question of a turn continues the agent's run.
-
-    Args:
-        run_in_background: runs a coroutine in a background task.
     """
 
-    def __init__(self, services: ChannelServices, run_in_background: RunInBackground) -> None:
+    def __init__(self, services: ChannelServices) -> None:
         self._services = services
-        self._run_in_background = run_in_background
 
     async def find_open(self, id_: str, user: User, say: MessageCatalog) -> Question | str:
         """Return a question that is open and that a user may answer.
@@ -86,7 +81,7 @@ class AnswerHandler:
         if not isinstance(request, Question):
             return say(words.ALREADY_ENDED)
         if request.verdict is not None:
-            self._run_in_background(self._services.update_request_message(request), name="request")
+            self._services.request_messages.start_update(request)
             return say(words.ALREADY_ANSWERED)
         return request if request.may_decide(user) else refusal_text(request, say)
 
@@ -133,7 +128,7 @@ class AnswerHandler:
         question = await self.find_open(id_, user, say)
         if isinstance(question, str):
             return question
-        self._run_in_background(self._services.update_request_message(question, page=page), name="request")
+        self._services.request_messages.start_update(question, page=page)
         return ""
 
     def check(self, question: Question, positions: Entries, say: MessageCatalog) -> dict[str, str]:
@@ -222,7 +217,7 @@ class AnswerHandler:
         if decided.request.verdict is None:
             return refusal_text(decided.request, say), True
         # waits: if the process dies before, another one processes the stored interaction again
-        await show_decision(self._services.update_request_message, decided.request)
+        await self._services.request_messages.start_update(decided.request)
         if decided.is_first:
             return say(words.QUESTION_EXPIRED) if decided.request.verdict == "expired" else "", True
         return say(words.ALREADY_ANSWERED), True

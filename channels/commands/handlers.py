@@ -1,11 +1,11 @@
 """Chat commands: parses and runs them, and renders their results."""
 
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Protocol, get_args
+from typing import get_args
 
 from channels.base import Button, File
 from channels.commands.syntax import CommandName, CommandSyntax
@@ -91,35 +91,21 @@ class CommandResult:
     buttons: Sequence[Button] = ()
 
 
-class RunInBackground(Protocol):
-    """Signature of `IntakeHandler.run_in_background`."""
-
-    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> None: ...
-
-
 class CommandHandler:
     """Runs the commands that come as messages, slash commands or shortcuts.
 
     Args:
         queued_reactions: removes the reactions from waiting messages that a command drops.
         syntax: the slash commands of the platform, for texts.
-        run_in_background: runs a coroutine in a background task.
 
     Attributes:
         syntax: as the argument.
     """
 
-    def __init__(
-        self,
-        services: ChannelServices,
-        queued_reactions: QueuedReactions,
-        syntax: CommandSyntax,
-        run_in_background: RunInBackground,
-    ) -> None:
+    def __init__(self, services: ChannelServices, queued_reactions: QueuedReactions, syntax: CommandSyntax) -> None:
         self._services = services
         self.syntax = syntax
         self._queued_reactions = queued_reactions
-        self._run_in_background = run_in_background
         self._limiter = CommandLimiter()
 
     def apply_rate_limit(self, message: InboxMessage) -> RateLimitDenial | None:
@@ -253,10 +239,10 @@ class CommandHandler:
         self._remove_reactions(stopped.dropped_messages)
         for turn_id in stopped.undecided_turn_ids:
             for request in await self._services.human_requests.list_of_turn(turn_id):
-                self._run_in_background(self._services.update_request_message(request), name="request")
+                self._services.request_messages.start_update(request)
         for request in open_requests if stopped.has_cancelled_questions else ():
             if await self._services.human_requests.get(request.id) is None:
-                self._run_in_background(self._services.update_request_message(request, is_void=True), name="request")
+                self._services.request_messages.start_update(request, is_void=True)
         return CommandResult(
             say(words.STOPPING if stopped else words.NOTHING_TO_STOP), is_visible=stopped.turn_id is not None
         )
@@ -267,7 +253,7 @@ class CommandHandler:
         if isinstance(dropped, RerunDenial):
             return CommandResult(say(words.RESET_SUPERSEDED))
         for request in requests if dropped is not None else ():
-            self._run_in_background(self._services.update_request_message(request, is_void=True), name="request")
+            self._services.request_messages.start_update(request, is_void=True)
         self._remove_reactions(dropped or ())
         return CommandResult(say(words.RESET_DONE), is_visible=dropped is None)
 

@@ -4,13 +4,12 @@ import logging
 from collections.abc import Mapping
 
 from channels.commands.answers import AnswerHandler, ensure_message_ids
-from channels.commands.handlers import RunInBackground, prompt_limit_message
+from channels.commands.handlers import prompt_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.approval_message import ARGUMENTS_FILE, refusal_text
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
-from channels.replies.request_message import show_decision
 from channels.services import ChannelServices
 from core.identity import Actor, User
 from core.inbox.store import AcceptResult
@@ -37,19 +36,15 @@ class PressHandler:
 
     Args:
         queued_reactions: adds the reactions that mark messages as waiting.
-        run_in_background: runs a coroutine in a background task.
 
     Attributes:
         answers: stores the answers to an agent's questions.
     """
 
-    def __init__(
-        self, services: ChannelServices, queued_reactions: QueuedReactions, run_in_background: RunInBackground
-    ) -> None:
+    def __init__(self, services: ChannelServices, queued_reactions: QueuedReactions) -> None:
         self._services = services
         self._queued_reactions = queued_reactions
-        self._run_in_background = run_in_background
-        self.answers = AnswerHandler(services, run_in_background)
+        self.answers = AnswerHandler(services)
 
     async def handle(self, button: str, *, actor: Actor, locale: str, name: str = "") -> str:
         """Perform the action of a pressed button, if this user may do so.
@@ -107,9 +102,7 @@ class PressHandler:
                 if accepted is AcceptResult.WAITING:
                     self._queued_reactions.add(inbound.address)
                 for request in requests:
-                    self._run_in_background(
-                        self._services.update_request_message(request, is_void=True), name="request"
-                    )
+                    self._services.request_messages.start_update(request, is_void=True)
         return ""
 
     async def _handle_question(self, action: QuestionAction, press: Press, user: User, say: MessageCatalog) -> str:
@@ -130,7 +123,7 @@ class PressHandler:
         approval = await self._services.human_requests.get(approval_id)
         if approval is None:
             return say(words.ALREADY_ENDED)
-        self._run_in_background(self._services.update_request_message(approval), name="request")
+        self._services.request_messages.start_update(approval)
         return ""
 
     async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
@@ -155,10 +148,10 @@ class PressHandler:
                 return prompt_limit_message(decided.limited, say)
             if not (isinstance(request, Approval) and request.may_decide(user) and not request.is_readable):
                 return refusal_text(request, say)
-            self._run_in_background(self._services.update_request_message(request), name="request")
+            self._services.request_messages.start_update(request)
             return say(words.ARGUMENTS_NOT_ATTACHED, name=ARGUMENTS_FILE)
         # waits: if the process dies before, another one processes the stored press again
-        await show_decision(self._services.update_request_message, request)
+        await self._services.request_messages.start_update(request)
         if decided.is_first:
             return say(words.DENIED_OVER_LIMIT, minutes=decided.limited.minutes) if decided.limited else ""
         return say(words.ALREADY_DECIDED)

@@ -7,10 +7,10 @@ handled beside the turns. If a worker dies, another worker handles its entries.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from channels.access import AccessDecision
 from channels.base import Button, Surface
@@ -28,7 +28,6 @@ from channels.i18n.messages import MessageCatalog
 from channels.intake.incoming import Incoming, IncomingChange, IncomingMessage
 from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
-from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
 from core.identity import Actor, User
 from core.inbox.edits import ClaimedMessage, EditResult
@@ -90,12 +89,11 @@ class IntakeHandler(ABC):
     def __init__(
         self, services: ChannelServices, queued_reactions: QueuedReactions, *, syntax: CommandSyntax, cipher: Cipher
     ) -> None:
-        self.commands = CommandHandler(services, queued_reactions, syntax, self.run_in_background)
-        self.presses = PressHandler(services, queued_reactions, self.run_in_background)
+        self.commands = CommandHandler(services, queued_reactions, syntax)
+        self.presses = PressHandler(services, queued_reactions)
         self._services = services
         self._queued_reactions = queued_reactions
         self._cipher = cipher
-        self._background = BackgroundTasks()
         self._abandoned: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -183,16 +181,8 @@ class IntakeHandler(ABC):
 
     async def drain(self, seconds: float) -> None:
         """Wait for background tasks and queued reactions, at most `seconds` each, then cancel the unfinished."""
-        await self._background.drain(seconds)
+        await self._services.background.drain(seconds)
         await self._queued_reactions.drain(seconds)
-
-    def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run a coroutine in a background task, for which `drain` waits; its errors are logged.
-
-        Args:
-            name: the purpose of the task, for the log.
-        """
-        self._background.add(asyncio.create_task(_log_errors(work, name), name=name))
 
     # Messages and their changes
 
@@ -218,7 +208,7 @@ class IntakeHandler(ABC):
         accepted = await self._services.inbox.accept(replace(message.inbound, is_addressed=message.is_mention))
         if isinstance(accepted, RateLimitDenial):
             render = partial(prompt_limit_message, accepted)
-            self.run_in_background(self._deny(message, "rate", render, until=accepted.until), name="refusal")
+            self._services.background.start(self._deny(message, "rate", render, until=accepted.until), name="refusal")
         elif accepted is AcceptResult.WAITING:
             self._queued_reactions.add(message.inbound.address)
 
@@ -232,7 +222,9 @@ class IntakeHandler(ABC):
         if decision is AccessDecision.ALLOWED:
             return True
         if message.deny_privately or (message.is_mention and not message.is_free_channel and not message.is_late):
-            self.run_in_background(self._deny(message, "access", lambda say: say(decision.message)), name="refusal")
+            self._services.background.start(
+                self._deny(message, "access", lambda say: say(decision.message)), name="refusal"
+            )
         return False
 
     async def _is_addressed(self, message: IncomingMessage) -> bool:
@@ -264,7 +256,7 @@ class IntakeHandler(ABC):
         inbound = message.inbound
         if limited := self.commands.apply_rate_limit(inbound):
             render = partial(command_limit_message, limited)
-            self.run_in_background(self._deny(message, "command", render, until=limited.until), name="refusal")
+            self._services.background.start(self._deny(message, "command", render, until=limited.until), name="refusal")
             return
         locale = await words.resolve_locale(self.get_locale(inbound))
         values = {"name": name, "argument": argument}
@@ -286,7 +278,7 @@ class IntakeHandler(ABC):
         inbox, mention = self._services.inbox, change.mention
         result = await inbox.edit_message(change.changed_key, change.text, is_mention=mention is not None)
         if isinstance(result, ClaimedMessage):
-            self.run_in_background(self._services.rerender_reply(result.turn_id), name="edit")
+            self._services.rerenderer.rerender(result.turn_id)
         elif result is EditResult.NOT_RECEIVED and mention is not None:
             await self.accept(mention)
 
@@ -295,9 +287,8 @@ class IntakeHandler(ABC):
         result = await self._services.inbox.delete_message(event_key)
         if isinstance(result, ClaimedMessage) and result.is_only_message:  # the turn may end before the reply changes
             for request in requests:
-                self.run_in_background(self._services.update_request_message(request, is_void=True), name="request")
-            rerender = self._services.rerender_reply(result.turn_id, ending=words.STOPPED_BY_DELETION)
-            self.run_in_background(rerender, name="deletion")
+                self._services.request_messages.start_update(request, is_void=True)
+            self._services.rerenderer.rerender(result.turn_id, ending=words.STOPPED_BY_DELETION)
 
     async def _deny(
         self,
@@ -517,7 +508,7 @@ class IntakeHandler(ABC):
             result = await self.commands.run(name, argument, entry)
         if not result.is_visible:
             answer = self.create_surface(entry.message).post_message(result.text, result.file)
-            self.run_in_background(answer, name=f"answer to {name}")
+            self._services.background.start(answer, name=f"answer to {name}")
 
     async def _accept_prompt(self, entry: InboxEntry) -> None:
         if await self._services.inbox.has_message(entry.message.event_key):  # accepted by a worker that died
@@ -546,12 +537,3 @@ class IntakeHandler(ABC):
 
     def get_user(self, entry: InboxEntry) -> User:
         return self._services.access_policy.to_user(entry.message.actor_or_author, entry.name)
-
-
-async def _log_errors(work: Coroutine[Any, Any, None], name: str) -> None:
-    try:
-        await work
-    except (StoreError, SurfaceError) as error:
-        log.error("%s cannot be shown: %s", name, format_error(error))
-    except Exception as error:  # asyncio would log it late, and with its text
-        log.error("%s failed: %s", name, format_error(error))

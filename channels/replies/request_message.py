@@ -1,55 +1,63 @@
 """Messages that ask people to decide: approvals and an agent's questions."""
 
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
-from channels.base import Channel, File, Priority
+from channels.base import Channel, Channels, File, Priority
 from channels.i18n import messages as words
 from channels.replies.approval_message import ARGUMENTS_FILE, approval_text, decision_buttons, list_argument_files
 from channels.replies.question_message import question_buttons, question_text
 from channels.replies.reply import Reply
-from core.errors import StoreError, SurfaceError
-from core.secret_redaction import format_error
+from core.concurrency.tasks import BackgroundTasks
 from core.tools.human_request_service import HumanRequestService
 from core.tools.human_requests import Approval, HumanRequest, Question
 from core.turns.turn import FILE_PREFIX
 
-log = logging.getLogger(__name__)
 
-
-async def show_decision(update: Callable[[HumanRequest], Awaitable[None]], request: HumanRequest) -> None:
-    """Update the message of a decided approval or question.
-
-    `StoreError` and `SurfaceError` are logged.
+class RequestMessages:
+    """Posts and edits the messages of approvals and of an agent's questions.
 
     Args:
-        update: edits the message of a request to its current state.
+        background: runs the updates that nobody waits for.
     """
-    try:
-        await update(request)
-    except (StoreError, SurfaceError) as error:
-        log.error("request %s cannot be shown as decided: %s", request.id, format_error(error))
+
+    def __init__(self, channels: Channels, requests: HumanRequestService, background: BackgroundTasks) -> None:
+        self._channels = channels
+        self._requests = requests
+        self._background = background
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
+
+    def start_update(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> asyncio.Task[None]:
+        """Call `update` in a background task, which logs its errors, and return the task."""
+        return self._background.start(self.update(request, is_void=is_void, page=page), name=f"request {request.id}")
+
+    async def update(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
+        """Edit the message of an approval or question to its current state.
+
+        A missing message is posted. The ids of the posted messages are stored with the request. Arguments of an
+        approval that are too long for the message are posted as a file, before *Approve* appears. If the file cannot be
+        posted, the message says so, and has *Retry* in place of *Approve*.
+
+        Args:
+            request: the approval or question; its state is read again from the database.
+            is_void: whether nobody can decide the open request any more, because the user's message was deleted.
+            page: the page of a question's options to show, from 0.
+
+        Raises:
+            StoreError: the request cannot be read, or the ids cannot be stored.
+            SurfaceError: the message cannot be shown.
+        """
+        channel = self._channels[request.inbox_message.channel]
+        lock = self._locks.setdefault(request.id, asyncio.Lock())  # two updates might each post a message
+        async with lock:
+            await _show_request(channel, self._requests, request, is_void=is_void, page=page)
 
 
-async def show_request(
-    channel: Channel, requests: HumanRequestService, request: HumanRequest, *, is_void: bool = False, page: int = 0
+async def _show_request(
+    channel: Channel, requests: HumanRequestService, request: HumanRequest, *, is_void: bool, page: int
 ) -> None:
-    """Edit the message of an approval or question to its current state.
-
-    A missing message is posted. The ids of the posted messages are stored with the request. Arguments of an approval
-    that are too long for the message are posted as a file, before *Approve* appears. If the file cannot be posted, the
-    message says so, and has *Retry* in place of *Approve*.
-
-    Args:
-        request: the approval or question; its state is read again from the database.
-        is_void: whether nobody can decide the open request any more.
-        page: the page of a question's options to show, from 0.
-
-    Raises:
-        StoreError: the request cannot be read, or the ids cannot be stored.
-        SurfaceError: the message cannot be shown.
-    """
     request = await requests.get(request.id) or request  # it may have been shown or decided since
     address = request.inbox_message.address
 

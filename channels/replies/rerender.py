@@ -1,26 +1,24 @@
-"""Updates of the replies of ended turns, after a user edited or deleted a message."""
+"""Updates of the replies of turns, after a user edited or deleted a message."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from channels.base import Channel, File, Surface
+from channels.base import Channels, File, Surface
 from channels.i18n import messages as words
-from channels.replies.buttons import answer_buttons
+from channels.replies.buttons import answer_buttons, growing_buttons
 from channels.replies.reply import FILE_NAME, Reply
+from channels.replies.turn_state import TurnState
 from channels.settings import ExtraButton, ReplySettings
 from core.agents.runtime import AgentRuntime
+from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService, LatestTurn
-from core.errors import StoreError, SurfaceError, TurnLostError
-from core.secret_redaction import format_error
+from core.errors import TurnLostError
 from core.store.turn_states import ACTIVE_STATES
 from core.tools.human_request_service import HumanRequestService
-
-log = logging.getLogger(__name__)
 
 #: Seconds between two checks of whether a turn in another process has ended.
 POLL_SECONDS = 1.0
@@ -30,49 +28,78 @@ MAX_FILES = 9
 
 
 class ReplyRerenderer:
-    """Edits the replies of ended turns after a user edited or deleted a message.
+    """Edits the replies of turns after a user edited or deleted a message.
+
+    Each method works in a background task, which logs its errors.
 
     Args:
         runtime: the runtime with the generated files of the turns.
         human_requests: the store of approvals and questions.
+
+    Attributes:
+        turn_states: the turns that this process runs, by their ids.
     """
 
     def __init__(
         self,
+        channels: Channels,
         runtime: AgentRuntime,
         conversations: ConversationService,
         human_requests: HumanRequestService,
+        *,
         settings: ReplySettings,
+        background: BackgroundTasks,
     ) -> None:
+        self._channels = channels
         self._runtime = runtime
         self._conversations = conversations
         self._human_requests = human_requests
         self._settings = settings
+        self._background = background
+        self.turn_states = dict[str, TurnState]()
 
-    async def rerender(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
-        """Wait until a turn has ended in any process, then edit its reply.
+    def rerender(self, turn_id: str, *, ending: str = "") -> None:
+        """Update the reply of a turn after a user edited or deleted a message of the turn.
 
-        The reply gets the stored text and files, and current buttons. It stays as it is in these cases:
+        While this process runs the turn, only the buttons of the reply change, at once. Any other reply is edited once
+        its turn has ended in any process. It then gets the stored text and files, and current buttons. It stays as it
+        is in these cases:
 
-        - The turn failed, was cancelled or deleted, or has no stored text.
+        - The turn is unknown, failed, was cancelled or deleted, or has no stored text.
         - The turn does not end within the time limit of a run.
         - One of the reply's messages is missing on the platform.
 
-        While `turn` is active, a newer turn of the same messages takes its place. Afterwards, a newer turn or another
-        change of its `LatestTurn` stops the edit without an error.
+        While the turn is active, a newer turn of the same messages takes its place. Afterwards, a newer turn or another
+        change of its `LatestTurn` stops the edit.
 
         Args:
-            channel: the adapter of the platform with the reply.
-            turn: the newest turn that answers the edited or deleted message.
-            ending: an untranslated sentence to show below the reply in place of its buttons; empty for none.
-
-        Raises:
-            StoreError: the turn cannot be read.
-            SurfaceError: the reply cannot be shown.
+            turn_id: the id of a turn; the newest turn that answers the same messages is used.
+            ending: an untranslated sentence to show below the reply in place of its buttons, once the turn has ended;
+                empty for none.
         """
-        latest = await self._wait_until_ended(turn)
+        self._background.start(self._rerender(turn_id, ending), name=f"update of turn {turn_id}")
+
+    def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
+        """Delete messages that this process posted after another one had claimed the turn.
+
+        Messages that the other process has stored as part of its reply are not deleted. If the other process uses one
+        that it has not stored yet, it posts that message again.
+
+        Args:
+            turn_id: the id of the turn, or of an earlier one that answered the same messages.
+            surface: the surface of the reply.
+            orphans: the platform's ids of the messages.
+        """
+        self._background.start(self._delete_orphans(turn_id, surface, orphans), name=f"orphans of turn {turn_id}")
+
+    async def _rerender(self, turn_id: str, ending: str) -> None:
+        newest = await self._conversations.get_latest_turn(turn_id)
+        if newest is None or self._update_growing_buttons(newest):
+            return
+        latest = await self._wait_until_ended(newest)
         if latest is None or latest.state != "done" or not latest.text:
             return
+        channel = self._channels[latest.inbound.channel]
         surface = channel.create_surface(latest.inbound.address, turn_id=latest.origin)
         if tuple(await surface.find_message_ids(latest.chunks)) != latest.chunks:
             return
@@ -96,23 +123,23 @@ class ReplyRerenderer:
                 controls = [] if ending else controls
                 await reply.close(latest.text, ending=ending and say(ending), buttons=controls, files=files)
 
-    async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
-        """Delete messages that this process posted after another one had claimed the turn.
+    async def _delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
+        latest = await self._conversations.get_latest_turn(turn_id)
+        known = latest.chunks if latest is not None else ()
+        await surface.delete_messages([id_ for id_ in orphans if id_ not in known])
 
-        Messages that the other process has stored as part of its reply are not deleted. If the other process uses one
-        that it has not stored yet, it posts that message again. Failures are logged.
+    def _update_growing_buttons(self, latest: LatestTurn) -> bool:
+        """Update the buttons of a turn's reply if this process is still writing the reply.
 
-        Args:
-            turn_id: the id of the turn, or of an earlier one that answered the same messages.
-            surface: the surface of the reply.
-            orphans: the platform's ids of the messages.
+        Returns:
+            True if this process is writing the reply; else nothing was changed.
         """
-        try:
-            latest = await self._conversations.get_latest_turn(turn_id)
-            known = latest.chunks if latest is not None else ()
-            await surface.delete_messages([id_ for id_ in orphans if id_ not in known])
-        except (StoreError, SurfaceError) as error:
-            log.warning("turn %s: orphaned messages cannot be deleted: %s", turn_id, format_error(error))
+        state = self.turn_states.get(latest.turn_id)
+        if state is None or state.reply is None or state.reply.is_closed:
+            return False
+        state.is_revised = latest.is_revised
+        state.reply.update_buttons(growing_buttons(latest.turn_id, state.reply.say, is_revised=latest.is_revised))
+        return True
 
     async def _wait_until_ended(self, latest: LatestTurn) -> LatestTurn | None:
         """Wait until a turn has ended, by a query every `POLL_SECONDS`.

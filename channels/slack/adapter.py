@@ -330,7 +330,7 @@ class SlackChannel:
         identity = await self._identities.resolve_interaction(team, channel, str(event["user"]))
         if self._services.access_policy.check(*identity) is AccessDecision.ALLOWED:
             prompts = suggest_prompts(self._api, team, channel, self._settings.prompts)
-            self._intake.run_in_background(prompts, name="prompts")
+            self._services.background.start(prompts, name="prompts")
 
     async def _remove_workspace(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         """Delete the stored token of a workspace that removed the app.

@@ -41,12 +41,28 @@ class BackgroundTasks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        """Run a coroutine in a tracked task, and return the task.
+
+        The task logs an exception with `name`, and does not raise it.
+        """
+        task = asyncio.create_task(_log_errors(work, name), name=name)
+        self.add(task)
+        return task
+
     async def drain(self, seconds: float) -> None:
         """Wait at most `seconds` for the tracked tasks, then cancel the unfinished ones.
 
         See `drain_tasks`, which then waits at most `seconds` more.
         """
         await drain_tasks(self._tasks, seconds)
+
+
+async def _log_errors(work: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await work
+    except Exception as error:  # asyncio would log it late, and with its text
+        log.error("%s failed: %s", name, format_error(error))
 
 
 async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:

@@ -71,11 +71,6 @@ class Worker:
 
     Args:
         turns: claims turns, and hands them back.
-        answer: runs one turn. The message of its cancellation is a `CancelReason`, for which it must do this:
-            - `SHUTDOWN`: hand the turn back.
-            - `LEASE_LOST`: write nothing.
-            - any other reason: end the turn with a note in the reply.
-            An error that it raises is logged, and the turn is run again after a pause.
         limit: the most turns that run at once.
         poll: seconds between two claims when no notification comes.
     """
@@ -83,13 +78,11 @@ class Worker:
     def __init__(
         self,
         turns: TurnStore,
-        answer: TurnRunner,
         *,
         limit: int = 100,
         poll: float = 3.0,
     ) -> None:
         self._turns = turns
-        self._answer = answer
         self._limit = limit
         self._poll = poll
         self._wake = asyncio.Event()
@@ -133,10 +126,17 @@ class Worker:
             self.cancel(turn_id, reason)
         self.wake()
 
-    async def run(self) -> None:
+    async def run(self, answer: TurnRunner) -> None:
         """Claim and run turns, and cancel turns on request, until `stop` has finished.
 
         A claim that fails is logged, and repeated after `poll` seconds.
+
+        Args:
+            answer: runs one turn. The message of its cancellation is a `CancelReason`, for which it must do this:
+                - `SHUTDOWN`: hand the turn back.
+                - `LEASE_LOST`: write nothing.
+                - any other reason: end the turn with a note in the reply.
+                An error that it raises is logged, and the turn is run again after a pause.
         """
         sides: list[Coroutine[Any, Any, None]] = [
             self._turns.listen(on_waiting=self.wake, on_cancelled=self.cancel),
@@ -147,7 +147,7 @@ class Worker:
             while not self._stopping.is_set():
                 self._wake.clear()
                 try:
-                    await self._claim()
+                    await self._claim(answer)
                 except Exception as error:  # no error may end the loop
                     log.error("turns cannot be claimed; retry in %s s: %s", self._poll, format_error(error))
                 with suppress(TimeoutError):
@@ -197,7 +197,7 @@ class Worker:
             async with asyncio.timeout_at(until), self._claiming:
                 pass
 
-    async def _claim(self) -> None:
+    async def _claim(self, answer: TurnRunner) -> None:
         """Claim turns and start a task for each, until `limit` run or none is left.
 
         Turns that are claimed after `stop` has cancelled the running ones are handed back.
@@ -210,7 +210,7 @@ class Worker:
                     if self._is_closing:
                         await self._hand_back(turn)
                         continue
-                    task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
+                    task = asyncio.create_task(self._run(turn, answer), name=f"turn {turn.id}")
                     self._running[turn.id] = _Run(turn, task, wake_count)
                     await asyncio.sleep(TURN_SPACING_SECONDS)
                 if len(claimed) < free:
@@ -237,15 +237,15 @@ class Worker:
 
         await run_every(CANCEL_CHECK_SECONDS, check, failure="the state of the running turns cannot be read")
 
-    async def _run(self, turn: Turn) -> None:
+    async def _run(self, turn: Turn, answer: TurnRunner) -> None:
         with trace_turn(turn.id, turn.session_id, turn.newest_message.channel, turn.kind):
-            await self._run_here(turn)
+            await self._run_here(turn, answer)
 
-    async def _run_here(self, turn: Turn) -> None:
+    async def _run_here(self, turn: Turn, answer: TurnRunner) -> None:
         is_claim_due = True
         try:
             try:
-                await self._answer(turn)
+                await answer(turn)
                 is_claim_due = self._may_wait_for_end(self._running[turn.id])
             except TurnLostError:
                 log.warning("turn %s belongs to another worker", turn.id)

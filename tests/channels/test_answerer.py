@@ -319,7 +319,7 @@ async def test_a_message_posted_after_a_lost_lease_is_deleted(
         monkeypatch.setattr(TurnStore, "save_message_ids", lose_turn)
         question = await ask(bot)
         await wait_until(lambda: not bot.worker.running_count)
-        await bot.answerer._background.drain(10)  # the deletion
+        await bot.services.background.drain(10)  # the deletion
         assert bot.list_texts(question) == ["hello"]
 
 
@@ -461,4 +461,4 @@ async def test_a_turn_of_a_channel_that_is_no_longer_configured_is_ended(slack: 
         await bot.inbox.accept(replace(inbound(), channel="gone"))
         (turn,) = await bot.turns.claim(1)
         await bot.answerer.answer(turn)
-        assert (await get_outcome(bot)).error == "SurfaceError: the channel gone is not set up"
+        assert (await get_outcome(bot)).error == "SurfaceError: the platform gone is not set up"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,18 @@ from google.adk.workflow import Workflow
 
 from channels.access import AccessPolicy, AccessRules
 from channels.answerer import Answerer
-from channels.base import Channel
+from channels.base import Channels
 from channels.intake.context import ContextBuilder
 from channels.replies.error_messages import ErrorMessages
+from channels.replies.request_message import RequestMessages
+from channels.replies.rerender import ReplyRerenderer
 from channels.services import ChannelServices
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ReplySettings
 from chatrig.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
+from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
@@ -51,7 +54,7 @@ from core.tools.human_request_service import HumanRequestService
 from core.turns.queries import is_message
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from core.turns.worker import Worker
+from core.turns.worker import TurnRunner, Worker
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
@@ -98,7 +101,8 @@ class CoreParts:
     shard_assignment: ShardAssignment
     answerer: Answerer
     worker: Worker
-    channels: dict[str, Channel] = field(default_factory=dict)
+    answer: TurnRunner
+    channels: Channels
 
 
 @asynccontextmanager
@@ -161,8 +165,44 @@ async def run_core(
         stack.push_async_callback(runtime.aclose)
         turns, channels, access_policy = (
             await create_successor(database, agents),
-            dict[str, Channel](),
+            Channels(),
             access_policy or AccessPolicy(),
+        )
+        worker = Worker(turns)
+        inbox = InboxStore(database, turns, worker, rates=rates)
+        conversations = ConversationService(database, turns, worker, budget=BUDGET)
+        human_requests = HumanRequestService(database, turns, worker, approvers=approvers, rates=rates)
+        context = ContextBuilder(database, TokenCounter(tmp_path).count, max_tokens=context_tokens)
+        replies = ReplySettings(time_limit, max_chunks, attachment_limits=attachment_limits or AttachmentLimits())
+        background = BackgroundTasks()
+        stack.push_async_callback(background.drain, 0.0)
+        request_messages = RequestMessages(channels, human_requests, background)
+        rerenderer = ReplyRerenderer(
+            channels, runtime, conversations, human_requests, settings=replies, background=background
+        )
+        services = ChannelServices(
+            inbox,
+            conversations,
+            FeedbackStore(database),
+            rerenderer,
+            human_requests,
+            request_messages,
+            EntryStore(database, turns._lease),
+            TurnReports(database, spending_store.prices),
+            DenialNoticeStore(database),
+            spending_store,
+            background,
+            access_policy,
+            follow,
+        )
+        answerer = Answerer(
+            runtime,
+            turns,
+            channels,
+            services,
+            context,
+            error_messages=ErrorMessages(spending_store, admins),
+            settings=replies,
         )
 
         async def answer(turn: Turn) -> None:
@@ -170,41 +210,9 @@ async def run_core(
             async with limiter.limit_run(turn.meter):
                 await answerer.answer(turn)
 
-        worker = Worker(turns, answer)
-        inbox = InboxStore(database, turns, worker, rates=rates)
-        conversations = ConversationService(database, turns, worker, budget=BUDGET)
-        human_requests = HumanRequestService(database, turns, worker, approvers=approvers, rates=rates)
-        context = ContextBuilder(database, TokenCounter(tmp_path).count, max_tokens=context_tokens)
-        replies = ReplySettings(time_limit, max_chunks, attachment_limits=attachment_limits or AttachmentLimits())
-        answerer = Answerer(
-            runtime,
-            turns,
-            channels,
-            conversations,
-            context,
-            human_requests=human_requests,
-            access_policy=access_policy,
-            error_messages=ErrorMessages(spending_store, admins),
-            settings=replies,
-        )
-        stack.push_async_callback(answerer.aclose)
-        services = ChannelServices(
-            inbox,
-            conversations,
-            FeedbackStore(database),
-            answerer.rerender_reply,
-            human_requests,
-            answerer.update_request_message,
-            EntryStore(database, turns._lease),
-            TurnReports(database, spending_store.prices),
-            DenialNoticeStore(database),
-            spending_store,
-            access_policy,
-            follow,
-        )
         watermarks, shard_assignment = Watermarks(database), ShardAssignment(database, turns._lease, "discord")
         yield CoreParts(
-            model, database, turns, inbox, services, watermarks, shard_assignment, answerer, worker, channels
+            model, database, turns, inbox, services, watermarks, shard_assignment, answerer, worker, answer, channels
         )
 
 

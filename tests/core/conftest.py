@@ -150,13 +150,9 @@ async def complete_turn(turns: TurnStore, turn: Turn) -> None:
     await turns.end(turn, "done")
 
 
-async def refuse_turn(turn: Turn) -> None:
-    raise AssertionError("this worker does not run")
-
-
 @pytest.fixture
 def inbox(database: FailingDatabase, turns: TurnStore) -> InboxStore:
-    return InboxStore(database, turns, Worker(turns, refuse_turn))
+    return InboxStore(database, turns, Worker(turns))
 
 
 @pytest.fixture

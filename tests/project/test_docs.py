@@ -49,6 +49,7 @@ from chatrig.slack.api.faults import SlackFaults
 from chatrig.slack.state.messages import SlackMessage
 from core import errors
 from core.agents.run_record import RunRecord, ToolCallRecord
+from core.concurrency.tasks import BackgroundTasks
 from core.conversations.overview import (
     ChannelOverview,
     FailureGroup,
@@ -509,8 +510,9 @@ async def run_adapter(simulator: DiscordSimulator) -> AsyncIterator[RecordingInb
     nothing: Any = None  # unused by the messages of the docs
     interactions = EntryStore(database, Lease(database))
     refusals = DenialNoticeStore(database)
+    inbox, background = cast(InboxStore, box), BackgroundTasks()
     services = ChannelServices(
-        cast(InboxStore, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing
+        inbox, nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing, background
     )
     channel = DiscordChannel(settings, services, Watermarks(database), BackfillLimits(), assignment)
     try:

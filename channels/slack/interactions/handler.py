@@ -170,12 +170,12 @@ class SlackIntakeHandler(IntakeHandler):
         await self._receive(ack, target.to_entry("menu", values, session=session, root=root))
 
     async def open_prompt_form(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
-        self.run_in_background(self._open_prompt_form(body), name="form")
+        self._services.background.start(self._open_prompt_form(body), name="form")
         await ack()
 
     async def open_answer_form(self, ack: AsyncAck, body: Mapping[str, Any], action: Mapping[str, Any]) -> None:
         question_id = pressed_id(action).rpartition(":")[2]
-        self.run_in_background(self._open_answer_form(body, question_id), name="form")
+        self._services.background.start(self._open_answer_form(body, question_id), name="form")
         await ack()
 
     async def receive_prompt(self, ack: AsyncAck, body: Mapping[str, Any], view: Mapping[str, Any]) -> None:
@@ -213,7 +213,7 @@ class SlackIntakeHandler(IntakeHandler):
             finally:
                 is_stored.set()
 
-        self.run_in_background(process(), name=entry.kind)
+        self._services.background.start(process(), name=entry.kind)
         await is_stored.wait()
         await ack()
 

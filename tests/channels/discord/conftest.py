@@ -205,7 +205,7 @@ async def run_bot(
         )
         stack.push_async_callback(channel.aclose)
         bot = WiredDiscordBot(server, channel, core_parts)
-        worker_task = asyncio.create_task(bot.worker.run())
+        worker_task = asyncio.create_task(bot.worker.run(core_parts.answer))
         try:
             if connect:
                 await bot.channel.start()

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from channels.access import AccessPolicy
-from channels.base import File, Surface
+from channels.base import Channels, File, Surface
 from channels.commands.handlers import CommandResult
 from channels.commands.syntax import CommandSyntax
 from channels.i18n import messages as words
@@ -16,7 +16,10 @@ from channels.intake.handler import IntakeHandler, Retract
 from channels.intake.incoming import IncomingChange, IncomingMessage
 from channels.replies.buttons import ButtonAction, create_button
 from channels.replies.reactions import Address, QueuedReactions
+from channels.replies.request_message import RequestMessages
+from channels.replies.rerender import ReplyRerenderer
 from channels.services import ChannelServices
+from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
@@ -30,7 +33,6 @@ from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.store.turn_states import EndState
 from core.tools.human_request_service import HumanRequestService
-from core.tools.human_requests import HumanRequest
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
@@ -68,7 +70,7 @@ class IntakeRecorder:
     async def start(self, folder: Path) -> "IntakeRecorder":
         await tables.create_tables(self.database)
         self.turns = await create_successor(self.database)
-        worker = self.worker = Worker(self.turns, self._fail_answer)
+        worker = self.worker = Worker(self.turns)
         self.inbox = InboxStore(self.database, self.turns, worker)
         self.conversations = ConversationService(self.database, self.turns, worker, budget=BUDGET)
         self.queued_reactions = QueuedReactions(self._add_reaction, self._remove_reaction)
@@ -76,36 +78,30 @@ class IntakeRecorder:
         return self
 
     def create_intake(self, follow: ReplyWithoutMention = "author") -> None:
+        background = BackgroundTasks()
+        human_requests = HumanRequestService(self.database, self.turns, self.worker)
         services = ChannelServices(
             self.inbox,
             self.conversations,
             FeedbackStore(self.database),
-            self._record_rendering,
-            HumanRequestService(self.database, self.turns, self.worker),
-            self._record_request,
+            cast(ReplyRerenderer, RecordingRerenderer(self.renderings)),
+            human_requests,
+            RequestMessages(Channels(), human_requests, background),
             EntryStore(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),
             DenialNoticeStore(self.database),
             SpendingStore(self.database, Prices()),
+            background,
             self.access,
             follow,
         )
         self.intake = RecordingIntake(self, services)
-
-    async def _fail_answer(self, turn: Turn) -> None:
-        raise AssertionError(f"no turn may be answered: {turn}")
 
     async def _add_reaction(self, address: Address) -> None:
         self.reactions.add(address["number"])
 
     async def _remove_reaction(self, address: Address) -> None:
         self.reactions.discard(address["number"])
-
-    async def _record_rendering(self, turn_id: str, *, ending: str = "") -> None:
-        self.renderings.append((turn_id, ending))
-
-    async def _record_request(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
-        self.renderings.append((request.id, words.APPROVAL_VOID if is_void else request.verdict or ""))
 
     async def post_message(self, text: str, file: File | None = None) -> None:
         await self.answers.wait()
@@ -156,6 +152,16 @@ class IntakeRecorder:
     async def count_rows(self, table: sa.Table) -> int:
         async with self.database.read() as connection:
             return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
+
+
+class RecordingRerenderer:
+    """Records the updated replies in place of a `ReplyRerenderer`."""
+
+    def __init__(self, renderings: list[tuple[str, str]]) -> None:
+        self._renderings = renderings
+
+    def rerender(self, turn_id: str, *, ending: str = "") -> None:
+        self._renderings.append((turn_id, ending))
 
 
 class RecordingIntake(IntakeHandler):
@@ -319,7 +325,7 @@ async def test_a_command_without_a_session_finds_nothing_to_reset(recorder: Inta
 async def test_a_failed_command_answer_is_logged(recorder: IntakeRecorder, caplog: pytest.LogCaptureFixture) -> None:
     recorder.error = SurfaceError("forbidden")
     await recorder.receive("reset")
-    assert "answer to reset cannot be shown: SurfaceError: forbidden" in caplog.text
+    assert "answer to reset failed: SurfaceError: forbidden" in caplog.text
 
 
 async def test_an_unexpected_task_error_is_logged_without_content(
@@ -330,7 +336,7 @@ async def test_an_unexpected_task_error_is_logged_without_content(
     async def raise_key_error() -> None:
         raise KeyError(text)
 
-    recorder.intake.run_in_background(raise_key_error(), name="press")
+    recorder.intake._services.background.start(raise_key_error(), name="press")
     await recorder.intake.drain(5)
     assert "press failed: KeyError" in caplog.text
     assert text not in caplog.text

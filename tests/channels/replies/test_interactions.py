@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from channels.answerer import Answerer
 from channels.i18n import messages as words
 from channels.intake.incoming import IncomingChange
 from channels.replies import rerender
+from channels.replies.rerender import ReplyRerenderer
 from channels.settings import EXTRA_BUTTONS
 from chatrig.models import Fail, Pause, Say
 from chatrig.slack import SlackSimulator
@@ -116,7 +116,7 @@ async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
     async with run_conversation(simulator, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as chat:
         await chat.say("two and tow?")
         await wait_for_texts(chat, lambda found: found == ["Tow"])
-        monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
+        monkeypatch.setattr(ReplyRerenderer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
         (row,) = await chat.bot.list_inbox_messages()
         await change_message(chat, row, "two and two?")
         go_on.set()
@@ -130,7 +130,7 @@ async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
     async with run_conversation(simulator, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as chat:
         await chat.say("two and tow?")
         await wait_for_texts(chat, lambda found: found == ["Tow"])
-        monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
+        monkeypatch.setattr(ReplyRerenderer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
         monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # which does not know the deletion yet
         (row,) = await chat.bot.list_inbox_messages()
         await change_message(chat, row, None)

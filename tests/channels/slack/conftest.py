@@ -142,7 +142,7 @@ async def run_bot(
             settings, core_parts.services, core_parts.watermarks, backfill_limits, vault
         )
         bot = WiredSlackBot(slack, channel, core_parts)
-        worker_task = asyncio.create_task(bot.worker.run())
+        worker_task = asyncio.create_task(bot.worker.run(core_parts.answer))
         try:
             async with run_server(0, channel.routes, is_needed=True) as server:
                 bot.address = f"http://127.0.0.1:{server.port}"

@@ -11,7 +11,7 @@ from core.store.schema import messages
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from tests.core.conftest import complete_turn, refuse_turn
+from tests.core.conftest import complete_turn
 from tests.fixtures.inbox_messages import inbound
 
 
@@ -58,7 +58,7 @@ async def test_the_history_state_has_the_unstored_messages_before_a_turn(
 async def test_a_conversation_is_quiet_until_people_speak_to_each_other(
     database: Database, inbox: InboxStore, turns: TurnStore
 ) -> None:
-    conversations = ConversationService(database, turns, Worker(turns, refuse_turn), budget=1)
+    conversations = ConversationService(database, turns, Worker(turns), budget=1)
 
     async def is_quiet() -> bool:
         await inbox.accept(inbound())

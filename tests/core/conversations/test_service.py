@@ -29,13 +29,13 @@ from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from tests.core.conftest import MODELS, FailingDatabase, complete_turn, create_turn_store, refuse_turn
+from tests.core.conftest import MODELS, FailingDatabase, complete_turn, create_turn_store
 from tests.core.sessions.events import call_event, model_event, response_event, user_event
 from tests.fixtures.inbox_messages import inbound
 
 
 def make_conversations(database: FailingDatabase, turns: TurnStore) -> ConversationService:
-    return ConversationService(database, turns, Worker(turns, refuse_turn), budget=1000)
+    return ConversationService(database, turns, Worker(turns), budget=1000)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from core.store.schema import tool_calls, workers
 from core.store.schema import turns as turns_table
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
-from tests.core.conftest import FailingDatabase, complete_turn, refuse_turn
+from tests.core.conftest import FailingDatabase, complete_turn
 from tests.fixtures.inbox_messages import inbound
 
 
@@ -49,7 +49,7 @@ async def delete_expired(database: FailingDatabase, *, days: float = 30) -> None
 
 
 async def list_recent_sessions(database: FailingDatabase, turns: TurnStore, author: str) -> list[str]:
-    conversations = ConversationService(database, turns, Worker(turns, refuse_turn), budget=1)
+    conversations = ConversationService(database, turns, Worker(turns), budget=1)
     return [one.session_id for one in await conversations.list_recent("place", author, 9)]
 
 

@@ -26,14 +26,14 @@ from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
-from tests.core.conftest import FailingDatabase, create_turn_store, refuse_turn
+from tests.core.conftest import FailingDatabase, create_turn_store
 from tests.fixtures.inbox_messages import inbound
 
 ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
 
 
 def make_approvals(database: FailingDatabase, turns: TurnStore, **kwargs: Any) -> HumanRequestService:
-    return HumanRequestService(database, turns, Worker(turns, refuse_turn), **kwargs)
+    return HumanRequestService(database, turns, Worker(turns), **kwargs)
 
 
 @pytest.fixture
@@ -340,7 +340,7 @@ async def test_who_decides_is_neither_an_author_nor_the_last_to_write(
     turn = await create_turn_with_requests(inbox, turns, approvals)
     (approval,) = await approvals.list_of_turn(turn.id)
     assert (await approvals.decide(approval.id, BOB, "denied")).is_first
-    conversations = ConversationService(database, turns, Worker(turns, refuse_turn), budget=1_000)
+    conversations = ConversationService(database, turns, Worker(turns), budget=1_000)
     reply = replace(inbound(author="ada", session=turn.session_id), sent_at=time.time() + 1)
     assert await conversations.is_for_bot(reply, follow="author")
     async with database.read() as connection:

@@ -21,7 +21,7 @@ from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
-from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store, refuse_turn
+from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store
 from tests.core.sessions.events import call_event, model_event, response_event, user_event
 from tests.fixtures.inbox_messages import inbound
 
@@ -131,7 +131,7 @@ async def test_repeated_requests_on_two_workers_rerun_a_turn_once(
     turn = await create_answered_turn(inbox, turns, service, "one")
     await inbox.edit_message(turn.newest_message.event_key, "two")
     second = await create_turn_store(database)
-    other = InboxStore(database, second, Worker(second, refuse_turn))
+    other = InboxStore(database, second, Worker(second))
     ways: list[tuple[InboxStore, RerunKind]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
     pressed = await asyncio.gather(*(request_rerun(into, turn, kind) for into, kind in ways * 3))
     assert sorted(accepted.name for accepted, _ in pressed) == ["DUPLICATE"] * 8 + ["NEXT"]

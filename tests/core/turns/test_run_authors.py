@@ -15,7 +15,7 @@ from core.tools.human_request_service import HumanRequestService
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from tests.core.conftest import FailingDatabase, refuse_turn
+from tests.core.conftest import FailingDatabase
 from tests.fixtures.inbox_messages import inbound
 
 people = st.sampled_from(["ada", "grace", "linus"])
@@ -88,7 +88,7 @@ class Chain:
 async def test_a_run_has_all_people_whose_words_are_in_it(
     database: FailingDatabase, inbox: InboxStore, turns: TurnStore, askers: list[str], acts: list[tuple[str, str]]
 ) -> None:
-    chain = Chain(inbox, turns, HumanRequestService(database, turns, Worker(turns, refuse_turn)))
+    chain = Chain(inbox, turns, HumanRequestService(database, turns, Worker(turns)))
     chain.words |= set(askers)
     await chain.send(*(inbound(session=chain.session, author=asker) for asker in askers))
     for act, person in acts:

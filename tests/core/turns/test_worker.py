@@ -15,7 +15,7 @@ from core.turns import worker
 from core.turns.claims import MAX_MESSAGES
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
-from core.turns.worker import Worker
+from core.turns.worker import TurnRunner, Worker
 from tests.core.conftest import FailingDatabase, create_turn_store
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound
@@ -38,7 +38,7 @@ class WorkerBench:
     def __init__(self, database: FailingDatabase, turns: TurnStore, *, limit: int, poll: float) -> None:
         self.database = database
         self.turns = turns
-        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll)
+        self.worker = Worker(self.turns, limit=limit, poll=poll)
         self.inbox = InboxStore(database, turns, self.worker)
         self.begun_turns: list[Turn] = []
         self.start_times: list[float] = []
@@ -107,13 +107,14 @@ async def run_worker(
     poll: float = 60,
     url: str | None = None,
     seconds: float = 30,
+    answer: TurnRunner | None = None,
 ) -> AsyncIterator[WorkerBench]:
     database = FailingDatabase(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     if url is None:
         await tables.create_tables(database)
     turns = await create_turn_store(database, seconds=seconds)
     bench = WorkerBench(database, turns, limit=limit, poll=poll)
-    run = asyncio.create_task(bench.worker.run())
+    run = asyncio.create_task(bench.worker.run(answer or bench._answer))
     try:
         yield bench
     finally:
@@ -317,7 +318,7 @@ async def test_an_unexpected_error_of_a_claim_does_not_end_the_worker(
 
 async def test_messages_of_other_processes_are_found_without_a_notification(tmp_path: Path) -> None:
     async with run_worker(tmp_path, poll=0.01) as bench:
-        deaf = Worker(bench.turns, bench._answer)
+        deaf = Worker(bench.turns)
         await InboxStore(bench.database, bench.turns, deaf).accept(inbound())
         await bench.wait_until(lambda: bench.begun_turns)
 
@@ -423,16 +424,15 @@ async def test_a_turn_that_backs_off_at_a_stop_is_handed_back(tmp_path: Path, mo
 
 @pytest.mark.parametrize("reason", [CancelReason.SHUTDOWN, CancelReason.STOP])
 async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_a_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: CancelReason
+    tmp_path: Path, reason: CancelReason
 ) -> None:
-    async with run_worker(tmp_path) as bench:
-        started = asyncio.Event()
+    started = asyncio.Event()
 
-        async def answer_forever(_turn: Turn) -> None:
-            started.set()
-            await asyncio.Event().wait()
+    async def answer_forever(_turn: Turn) -> None:
+        started.set()
+        await asyncio.Event().wait()
 
-        monkeypatch.setattr(bench.worker, "_answer", answer_forever)
+    async with run_worker(tmp_path, answer=answer_forever) as bench:
         await bench.inbox.accept(inbound())
         await started.wait()
         stopping = asyncio.create_task(bench.worker.stop(0.01 if reason == CancelReason.SHUTDOWN else 5))

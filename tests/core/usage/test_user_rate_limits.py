@@ -34,11 +34,8 @@ async def workers(database: Database, tmp_path: Path) -> Workers:
     await lease.acquire()
     turns = TurnStore(database, lease, AgentRouter("parley"))
 
-    async def nobody(turn: object) -> None:
-        raise AssertionError(turn)
-
     def make(rates: UserRateLimiter) -> InboxStore:
-        return InboxStore(database, turns, Worker(turns, nobody), rates=rates)
+        return InboxStore(database, turns, Worker(turns), rates=rates)
 
     return make
 

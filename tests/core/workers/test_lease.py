@@ -18,7 +18,7 @@ from core.turns.worker import Worker
 from core.workers import lease as lease_module
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
-from tests.core.conftest import AgeLeases, FailingDatabase, refuse_turn
+from tests.core.conftest import AgeLeases, FailingDatabase
 from tests.fixtures.inbox_messages import inbound
 
 SECONDS = 30.0
@@ -172,7 +172,7 @@ async def test_a_turn_is_owned_after_a_failed_renewal_until_the_lease_ends(
 ) -> None:
     lease = await acquire_lease(shared_database)
     turns = TurnStore(shared_database, lease, AgentRouter("app"))
-    await InboxStore(shared_database, turns, Worker(turns, refuse_turn)).accept(inbound())
+    await InboxStore(shared_database, turns, Worker(turns)).accept(inbound())
     (turn,) = await turns.claim(1)
     shared_database.failures, shared_database.fails_reads = 1_000, True
     with pytest.raises(StoreError):
@@ -190,7 +190,7 @@ async def test_a_worker_with_a_new_lease_has_lost_its_former_turn(
 ) -> None:
     leases = [await acquire_lease(shared_database), await acquire_lease(shared_database, seconds=10 * SECONDS)]
     slow, other = [TurnStore(shared_database, lease, AgentRouter("app")) for lease in leases]
-    inbox = InboxStore(shared_database, slow, Worker(slow, refuse_turn))
+    inbox = InboxStore(shared_database, slow, Worker(slow))
     await inbox.accept(inbound())
     (turn,) = await slow.claim(1)
     await slow.check_owned(turn)

@@ -81,7 +81,7 @@ async def test_an_approval_can_be_read_in_full_before_it_is_given(
         async with run_conversation(simulator, tmp_path, "Paid.", core=create_settings(payments)) as chat:
             uploads.on_call = lambda: None
             (row,) = await list_requests(chat)
-            await chat.bot.services.update_request_message(await chat.bot.services.human_requests.get(row.id))
+            await chat.bot.services.request_messages.update(await chat.bot.services.human_requests.get(row.id))
             assert [name for name, _ in chat.list_files()] == [ARGUMENTS_FILE]  # an edit after a restart
             await chat.press(words.APPROVE)
             await wait_for_texts(chat, lambda found: found[-1] == "Paid." and "✅" in found[1])

@@ -49,7 +49,7 @@ async def expire_requests(chat: Chat) -> None:
     async with chat.bot.database.write() as connection:
         await connection.execute(sa.update(human_requests).values(expires_at=1.0))
     services = chat.bot.services
-    watching = asyncio.create_task(services.human_requests.run_expiry(services.update_request_message))
+    watching = asyncio.create_task(services.human_requests.run_expiry(services.request_messages.update))
     try:
         await wait_for_texts(chat, lambda found: any(words.QUESTION_EXPIRED in text for text in found))
     finally:
