@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 from google.adk.tools.function_tool import FunctionTool
 
-from benchmarks.turns.worker import InstantChannel, create_answerer
+from benchmarks.turns.worker import InstantPlatform, create_answerer
 from channels.base import ContextMessage, SurroundingMessages
 from chatrig.models import CallTool, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 from core.agents.config import AgentConfig
@@ -97,8 +97,8 @@ async def search_tickets(words: str) -> dict[str, Any]:
     return {"tickets": [{"id": number, "title": f"{words} {number}", "text": WORDS} for number in range(3)]}
 
 
-class ContextChannel(InstantChannel):
-    """Channel adapter with context messages of two other users before each message.
+class ContextPlatform(InstantPlatform):
+    """Platform with context messages of two other users before each message.
 
     Args:
         has_context: False leaves the context empty.
@@ -191,12 +191,12 @@ async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> lis
         counter = TokenCounter(Path(".parley/tiktoken"))
         runtime = AgentRuntime(app, SessionService(database, counter, agent=AGENT))
         stack.push_async_callback(runtime.aclose)
-        store, channel = (
+        store, platform = (
             TurnStore(database, lease, AgentRouter(AGENT)),
-            ContextChannel(has_context=conversation.has_context),
+            ContextPlatform(has_context=conversation.has_context),
         )
         worker = Worker(store)  # it does not run: the loop below claims the turns
-        answerer = create_answerer(runtime, database, store, worker, channel, counter)
+        answerer = create_answerer(runtime, database, store, worker, platform, counter)
         prices = Prices()
         compaction = HistoryCompactor(
             database,
@@ -225,7 +225,7 @@ def build_message(number: int) -> InboxMessage:
         event_key=f"message {number}",
         session_id="memory:thread",
         place="memory:thread",
-        channel=ContextChannel.name,
+        channel=ContextPlatform.name,
         address={},
         author="somebody",
         text=f"Message {number}. {WORDS}",

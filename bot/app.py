@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
-
-from aiohttp.web import AbstractRouteDef
+from typing import TYPE_CHECKING, Any
 
 from bot.connections import raise_open_files_limit
 from bot.monitoring import trace_export as traces
@@ -16,13 +14,14 @@ from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
 from bot.settings import NO_TOKENS, Settings, find_misspelt_settings
 from channels.answerer import Answerer
-from channels.base import Channel, Channels
 from channels.i18n import messages as words
 from channels.intake.context import ContextBuilder
+from channels.platform import Platform, PlatformAdapter, Platforms
 from channels.replies.error_messages import ErrorMessages
 from channels.replies.request_message import RequestMessages
 from channels.replies.rerender import ReplyRerenderer
 from channels.services import ChannelServices
+from channels.settings import BackfillLimits
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks, run_in_background
@@ -52,6 +51,10 @@ from core.usage.user_rate_limits import DenialNoticeStore
 from core.workers.lease import Lease
 from core.workers.rate_limit_sharing import LimitUsages, exchange_usage
 from core.workers.shard_assignment import ShardAssignment
+
+if TYPE_CHECKING:  # imported only when they are configured
+    from channels.discord.platform import DiscordPlatform
+    from channels.slack.platform import SlackPlatform
 
 log = logging.getLogger(__name__)
 
@@ -120,23 +123,23 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             run_server(settings.port, routes, is_needed=settings.needs_public_http, host=settings.listen_address)
         )
         bot = await stack.enter_async_context(_build(settings))
-        channels = bot.channels.values()
-        server.add_routes(bot.routes)
+        server.add_routes([route for adapter in bot.adapters for route in adapter.routes])
         if metrics is not None:
-            await stack.enter_async_context(metrics.include_parts(channels, bot.worker, bot.database))
+            platforms = bot.platforms.values()
+            await stack.enter_async_context(metrics.include_parts(platforms, bot.worker, bot.database))
         working: asyncio.Task[None] | None = None
         try:
-            await _start_channels(channels)
+            await _start_adapters(bot.adapters)
             working = asyncio.create_task(bot.worker.run(bot.answer), name="worker")
             garbage.freeze_gc()  # all objects so far are long-lived
             log.info("ready")
-            async with run_in_background(health.watch(channels, bot.database), name="health") as watching:
+            async with run_in_background(health.watch(bot.adapters, bot.database), name="health") as watching:
                 await _wait_for_first(working, watching)
         finally:
             ending.set()
             log.info("stopping")
             health.mark_stopping()
-            stops = [channel.stop() for channel in channels]
+            stops = [adapter.stop() for adapter in bot.adapters]
             ended = await asyncio.gather(
                 bot.worker.stop(settings.shutdown_timeout_seconds), *stops, return_exceptions=True
             )
@@ -153,23 +156,21 @@ class _BotParts:
 
     Attributes:
         answer: runs one turn, for `Worker.run`.
-        channels: channel adapters by platform name.
-        routes: HTTP routes of the channel adapters.
     """
 
     database: Database
     worker: Worker
     answer: TurnRunner
-    channels: Mapping[str, Channel]
-    routes: Sequence[AbstractRouteDef]
+    platforms: Platforms
+    adapters: Sequence[PlatformAdapter]
 
 
 @asynccontextmanager
 async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
     """Open the database, load the agents and create all services, for the block.
 
-    Background tasks such as the lease renewal start here; the channel adapters and the worker do not. Everything is
-    closed in reverse order at the end of the block.
+    Background tasks such as the lease renewal start here; the adapters and the worker do not. Everything is closed in
+    reverse order at the end of the block.
     """
     words.set_default(settings.language)
     async with AsyncExitStack() as stack:
@@ -191,7 +192,8 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         await stack.enter_async_context(run_in_background(spending.run_recording(), name="spending"))
         retention = RetentionService(database, prices, days=settings.retention_days)
         await stack.enter_async_context(run_in_background(retention.run(), name="retention"))
-        channels = Channels()
+        slack, discord = _make_platforms(settings, database, stack)
+        platforms = Platforms({platform.name: platform for platform in (slack, discord) if platform is not None})
         background = BackgroundTasks()
         turns = TurnStore(database, lease, loaded.agents)
         worker = Worker(turns, limit=settings.max_concurrent_turns)
@@ -216,10 +218,10 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             turn_limit=settings.history_max_turns,
         )
         stack.push_async_callback(compaction.aclose)
-        request_messages = RequestMessages(channels, human_requests, background)
+        request_messages = RequestMessages(platforms, human_requests, background)
         default_runtime = loaded.runtimes[loaded.agents.default]
         rerenderer = ReplyRerenderer(
-            channels,
+            platforms,
             default_runtime,
             conversations,
             human_requests,
@@ -245,20 +247,20 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         answerer = Answerer(
             default_runtime,
             turns,
-            channels,
+            platforms,
             services,
             ContextBuilder(database, loaded.counter.count, max_tokens=settings.context_max_tokens),
             settings=settings.reply_settings,
             error_messages=ErrorMessages(spending, settings.admins),
             other_runtimes=loaded.runtimes,
         )
-        routes = _open_channels(channels, settings, services, database, lease=lease, stack=stack)
         await stack.enter_async_context(
             run_in_background(human_requests.run_expiry(request_messages.update), name="human requests")
         )
         await stack.enter_async_context(
-            run_in_background(_share_limits(database, lease, channels.values()), name="rate limits")
+            run_in_background(_share_limits(database, lease, platforms.values()), name="rate limits")
         )
+        adapters = _make_adapters(slack, discord, services, settings.backfill_limits, database=database, lease=lease)
         prompts = PromptStore(database, settings.encryption_key) if settings.keep_prompts_days else None
 
         async def answer(turn: Turn) -> None:
@@ -266,43 +268,54 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             async with spending_limiter.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 
-        yield _BotParts(database, worker, answer, channels, routes)
+        yield _BotParts(database, worker, answer, platforms, adapters)
 
 
-def _open_channels(
-    channels: dict[str, Channel],
-    settings: Settings,
-    services: ChannelServices,
-    database: Database,
-    *,
-    lease: Lease,
-    stack: AsyncExitStack,
-) -> list[AbstractRouteDef]:
-    """Create the adapters of the configured platforms, and return their HTTP routes.
+def _make_platforms(
+    settings: Settings, database: Database, stack: AsyncExitStack
+) -> "tuple[SlackPlatform | None, DiscordPlatform | None]":
+    """Return the platforms whose tokens are set; `stack` closes them.
 
-    A platform is configured if its tokens are set.
-
-    Args:
-        channels: receives the adapters by platform name.
-        stack: exit stack that closes the adapters.
+    The library of a platform is imported only if the platform is configured.
     """
-    places, bounds, routes = Watermarks(database), settings.backfill_limits, list[AbstractRouteDef]()
+    slack = None
+    discord = None
     if settings.slack is not None:
-        from channels.slack.adapter import SlackChannel  # noqa: PLC0415 - imported only when it is configured
+        from channels.slack.platform import SlackPlatform  # noqa: PLC0415
 
         vault = Vault(database, settings.token_encryption_key) if settings.token_encryption_key else None
-        in_slack = channels[SlackChannel.name] = SlackChannel(settings.slack, services, places, bounds, vault)
-        stack.push_async_callback(in_slack.aclose)
-        routes += in_slack.routes
+        slack = SlackPlatform(settings.slack, vault, tracks_unaddressed=settings.reply_without_mention != "never")
+        stack.push_async_callback(slack.aclose)
     if settings.discord is not None:
-        from channels.discord.adapter import DiscordChannel  # noqa: PLC0415 - imported only when it is configured
+        from channels.discord.platform import DiscordPlatform  # noqa: PLC0415
 
-        name = DiscordChannel.name
-        in_discord = channels[name] = DiscordChannel(
-            settings.discord, services, places, bounds, ShardAssignment(database, lease, name)
-        )
-        stack.push_async_callback(in_discord.aclose)
-    return routes
+        discord = DiscordPlatform(settings.discord)
+        stack.push_async_callback(discord.aclose)
+    return slack, discord
+
+
+def _make_adapters(
+    slack: "SlackPlatform | None",
+    discord: "DiscordPlatform | None",
+    services: ChannelServices,
+    limits: BackfillLimits,
+    *,
+    database: Database,
+    lease: Lease,
+) -> Sequence[PlatformAdapter]:
+    """Return the adapters of the configured platforms."""
+    adapters = list[PlatformAdapter]()
+    watermarks = Watermarks(database)
+    if slack is not None:
+        from channels.slack.adapter import SlackAdapter  # noqa: PLC0415
+
+        adapters.append(SlackAdapter(slack, services, watermarks, limits))
+    if discord is not None:
+        from channels.discord.adapter import DiscordAdapter  # noqa: PLC0415
+
+        assignment = ShardAssignment(database, lease, discord.name)
+        adapters.append(DiscordAdapter(discord, services, watermarks, limits, assignment))
+    return adapters
 
 
 async def prepare_database(database: Database) -> None:
@@ -316,8 +329,8 @@ async def prepare_database(database: Database) -> None:
     await verify_schema(database)
 
 
-async def _start_channels(channels: Collection[Channel]) -> None:
-    """Start all channel adapters concurrently.
+async def _start_adapters(adapters: Collection[PlatformAdapter]) -> None:
+    """Start all adapters concurrently.
 
     Errors are raised once all adapters have started or failed.
 
@@ -326,9 +339,9 @@ async def _start_channels(channels: Collection[Channel]) -> None:
             fault.
         Exception: the first other error of an adapter.
     """
-    if not channels:
+    if not adapters:
         raise SettingsError(NO_TOKENS)
-    results = await asyncio.gather(*map(_start_channel, channels), return_exceptions=True)
+    results = await asyncio.gather(*map(_start_adapter, adapters), return_exceptions=True)
     errors = [result for result in results if result is not None]
     if faults := [fault for error in errors if isinstance(error, SettingsError) for fault in error.faults]:
         raise SettingsError(*faults)
@@ -336,7 +349,7 @@ async def _start_channels(channels: Collection[Channel]) -> None:
         raise error
 
 
-async def _share_limits(database: Database, lease: Lease, channels: Collection[Channel]) -> None:
+async def _share_limits(database: Database, lease: Lease, platforms: Collection[Platform]) -> None:
     """Exchange the usage of platform rate limits with other workers, until cancelled.
 
     On SQLite there are no other workers, and it returns at once. The names of the rate limiters are unique across
@@ -347,18 +360,18 @@ async def _share_limits(database: Database, lease: Lease, channels: Collection[C
     """
 
     def announce() -> LimitUsages:
-        return {name: use for channel in channels for name, use in channel.limiters.record_usage().items()}
+        return {name: use for platform in platforms for name, use in platform.limiters.record_usage().items()}
 
     def share(others: Sequence[LimitUsages]) -> None:
-        for channel in channels:
-            channel.limiters.apply_peer_usage(others)
+        for platform in platforms:
+            platform.limiters.apply_peer_usage(others)
 
     await exchange_usage(database, lease, announce, share)
 
 
-async def _start_channel(channel: Channel) -> None:
-    await channel.start()
-    log.info("%s: listening", channel.name)
+async def _start_adapter(adapter: PlatformAdapter) -> None:
+    await adapter.start()
+    log.info("%s: listening", adapter.name)
 
 
 async def _wait_for_first(*awaitables: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:

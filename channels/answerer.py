@@ -9,11 +9,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from channels.base import Button, Channels, Priority
+from channels.base import Button, Priority
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.intake.context import ContextBuilder
 from channels.intake.prompt import PromptBuilder
+from channels.platform import Platforms
 from channels.rate_limits.caller import RefusedError
 from channels.replies.buttons import answer_buttons, create_button, growing_buttons
 from channels.replies.error_messages import (
@@ -93,7 +94,7 @@ class Answerer:
         self,
         runtime: AgentRuntime,
         turns: TurnStore,
-        channels: Channels,
+        platforms: Platforms,
         services: ChannelServices,
         context: ContextBuilder,
         *,
@@ -104,7 +105,7 @@ class Answerer:
         self._runtime = runtime
         self._other_runtimes = other_runtimes
         self._turns = turns
-        self._channels = channels
+        self._platforms = platforms
         self._settings = settings or ReplySettings()
         self._prompt_builder = PromptBuilder(turns, context, services.access_policy, self._settings.attachment_limits)
         self._conversations = services.conversations
@@ -134,9 +135,9 @@ class Answerer:
 
         state = self._turn_states[turn.id] = TurnState(ReplyLatency(turn))
         try:
-            channel = self._channels[turn.newest_message.channel]
-            surface = channel.create_surface(turn.newest_message.address, turn_id=turn.origin)
-            for place in [*(channel.create_surface(message.address) for message in turn.messages[:-1]), surface]:
+            platform = self._platforms[turn.newest_message.channel]
+            surface = platform.create_surface(turn.newest_message.address, turn_id=turn.origin)
+            for place in [*(platform.create_surface(message.address) for message in turn.messages[:-1]), surface]:
                 if turn.may_have_queued_reaction:
                     place.mark_queued_reaction_added()
                 if place is not surface:
@@ -146,7 +147,7 @@ class Answerer:
                 known_ids = tuple(await surface.find_message_ids(turn.chunks, is_contested=turn.attempt > 1))
             if known_ids != turn.chunks:
                 await save_ids(known_ids)
-            say = words.messages_for(await words.resolve_locale(channel.get_locale(turn.newest_message)))
+            say = words.messages_for(await words.resolve_locale(platform.get_locale(turn.newest_message)))
             if turn.is_resumed and (latest := await self._conversations.get_latest_turn(turn.id)) is not None:
                 state.is_revised = latest.is_revised
             async with Reply(
@@ -324,15 +325,15 @@ class Answerer:
         """
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
         decisions = await self._human_requests.list_decisions(turn.origin) if turn.run is not None else ()
-        channel = self._channels[turn.newest_message.channel]
+        platform = self._platforms[turn.newest_message.channel]
         if left_out := await self._prompt_builder.list_spent_messages(turn):
             turn = replace(turn, messages=tuple(message for message in turn.messages if message not in left_out))
-            self._turn_states[turn.id].notice = await spending_notice(channel, left_out, reply.say)
-        prompt = await self._prompt_builder.build(turn, channel, runtime, recorder, left_out)
+            self._turn_states[turn.id].notice = await spending_notice(platform, left_out, reply.say)
+        prompt = await self._prompt_builder.build(turn, platform, runtime, recorder, left_out)
         text = prompt.attributed_prompt
         answered = await self._human_requests.answer_with_message(turn, prompt.authors, text.unattributed_text)
         self._check_message(turn, answered, reply.say)
-        speakers = await self._prompt_builder.list_speakers(turn, channel, prompt, continues=bool(answered.answers))
+        speakers = await self._prompt_builder.list_speakers(turn, platform, prompt, continues=bool(answered.answers))
         if turn.is_resumed:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):
                 self._request_messages.start_update(request)
@@ -353,7 +354,7 @@ class Answerer:
                 decisions=decisions,
                 answers=answered.answers,
                 state=prompt.state,
-                chat=TurnChat(channel, turn.newest_message.address, prompt.time_zone),
+                chat=TurnChat(platform, turn.newest_message.address, prompt.time_zone),
                 meter=turn.meter,
             )
         )

@@ -1,4 +1,4 @@
-"""Interfaces of a platform: `Channel` receives messages, `Surface` shows a reply."""
+"""Replies and texts as platforms show and read them; `Surface` shows a reply."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -9,11 +9,9 @@ from typing import Any, Literal, Protocol
 from aiohttp import web
 
 from channels.markdown.dialect import MessageLimits
-from core.conversations.history_state import HistoryState
 from core.errors import SurfaceError
 from core.identity import clean_name
-from core.inbox_message import Attachment, InboxMessage
-from core.workers.rate_limit_sharing import LimitUsages
+from core.inbox_message import Attachment
 
 #: Size that each message reserves for a status line under its text, in the unit of the platform's limit.
 STATUS_RESERVE = 102
@@ -185,7 +183,7 @@ class MessageText:
         agent_context: JSON that the platform sent for agents, for the agent's state. On Slack these are the keys
             `action_token` and `entities`.
         time_zone: the IANA name of the author's time zone; empty if it is unknown.
-        locale: see `Channel.get_locale`.
+        locale: see `channels.platform.Platform.get_locale`.
     """
 
     text: str
@@ -392,209 +390,3 @@ class Surface(Protocol):
         Does nothing if this process neither added it nor assumed it.
         """
         ...
-
-
-class FileCheck(Protocol):
-    """Check of a file's size and type before it is downloaded for the model.
-
-    Attributes:
-        max_bytes: the most bytes that may be downloaded.
-    """
-
-    @property
-    def max_bytes(self) -> int: ...
-
-    def __call__(self, file: Attachment) -> None:
-        """Check the size and type of a file, as far as they are known.
-
-        Raises:
-            UnreadableFileError: the file is too large, or of a type that the model does not support.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedFile:
-    """Downloaded file of a message.
-
-    Attributes:
-        file: the file's metadata, with the size and type from the HTTP response.
-        data: the content.
-    """
-
-    file: Attachment
-    data: bytes
-
-
-class SharedRateLimits(Protocol):
-    """Rate limits of a platform, of which each worker process uses a share."""
-
-    @property
-    def headroom(self) -> float:
-        """The unused fraction of the most used limit, from 0 (none left) to 1 (no use)."""
-        ...
-
-    def record_usage(self) -> LimitUsages:
-        """Return this worker's use of each limit, to be sent to the other workers.
-
-        The use is also stored in memory: `apply_peer_usage` computes this worker's share from it.
-
-        Returns:
-            The usage by the name of the limit; limits without use are left out.
-        """
-        ...
-
-    def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
-        """Set this worker's share of each limit by what the other workers use.
-
-        A smaller share takes effect at once, a larger one after several calls.
-
-        Args:
-            peers: the announced usage of each other worker; if empty, this worker gets each limit alone, at once.
-        """
-        ...
-
-
-class Channel(Protocol):
-    """Adapter of a platform: receives messages and shows replies.
-
-    Attributes:
-        name: the platform's name, as in `InboxMessage.channel`.
-        heartbeat_interval: the most seconds between two events or heartbeats of a working connection.
-        max_menu_options: the most options of a select menu.
-        limiters: the rate limiters of the platform's API methods.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def heartbeat_interval(self) -> float: ...
-
-    @property
-    def max_menu_options(self) -> int: ...
-
-    @property
-    def limiters(self) -> SharedRateLimits: ...
-
-    async def start(self) -> None:
-        """Connect to the platform, and return once the connection receives messages.
-
-        Raises:
-            SettingsError: the platform refuses the credentials, or no connection is made in time.
-            StoreError: the database cannot be read.
-        """
-        ...
-
-    async def stop(self) -> None:
-        """Stop receiving messages; replies can still be shown."""
-        ...
-
-    def last_event_at(self) -> float:
-        """Return the time of the last event or heartbeat from the platform.
-
-        Of several Slack connections, the newest time counts; of several Discord shards, the oldest.
-
-        Returns:
-            Seconds since the epoch; 0 before the first event. Exceptions:
-
-            - Discord, while no shard is connected: the time since which the worker has had shards and no connection.
-            - Slack in HTTP mode: the present time, while requests are accepted.
-            - Slack in both modes: never later than the time at which the bot's token was last found valid.
-        """
-        ...
-
-    async def reconnect(self) -> None:
-        """Close connections without recent events (on Slack all); start to open new ones.
-
-        In Slack's HTTP mode there are none, and nothing is done.
-        """
-        ...
-
-    def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
-        """Return a new surface that shows the reply to a message.
-
-        Args:
-            address: the place of the reply: see `InboxMessage.address`.
-            turn_id: the id that marks the reply's messages on the platform, so that `find_message_ids` finds them;
-                empty for none.
-        """
-        ...
-
-    def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        """Return the address for a message beside a reply, such as an approval.
-
-        `create_surface` with this address and `name` as `turn_id` returns the surface for the message.
-
-        Args:
-            address: the address of the reply.
-            name: the id of the approval or question, with which the ids of its buttons end.
-
-        Returns:
-            An address as in `InboxMessage.address`: on Slack `address` itself, on Discord with `name` as `side_name`.
-        """
-        ...
-
-    def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        """Return the address of the reply after the decision on a request.
-
-        It is stored with the request, an approval or a question. The turn that resumes the run shows its reply there.
-
-        Args:
-            address: the address of the reply beside which the request's message was posted.
-            message_id: the platform's id of the request's message.
-
-        Returns:
-            An address as in `InboxMessage.address`: on Slack `address` itself, on Discord with the id of the message.
-        """
-        ...
-
-    async def get_locale(self, inbound: InboxMessage) -> str:
-        """Return the locale of a message's author, such as `ko-KR`; empty if unknown.
-
-        For a message in a Discord server, it is the locale of the server.
-        """
-        ...
-
-    async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """Return the text of a stored message for the prompt, with names in place of ids.
-
-        Raises:
-            SurfaceError: the app was uninstalled from the Slack workspace, or its token cannot be read.
-        """
-        ...
-
-    async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
-        """Download a file of a message.
-
-        Args:
-            check: called once the platform's response has the size or the type, before the file is downloaded.
-
-        Raises:
-            UnreadableFileError: the file is not available, or `check` refuses it.
-        """
-        ...
-
-    async def fetch_context(
-        self, messages: Sequence[InboxMessage], history: HistoryState | None
-    ) -> SurroundingMessages:
-        """Fetch the context messages of a turn from the platform.
-
-        These are the messages that the turn's messages quote or forward. In a thread, they also are other people's
-        messages since the stored history ends, up to the newest message of the turn.
-
-        Args:
-            messages: the messages of the turn, oldest first.
-            history: the end of the session's stored history; None in a conversation with only one person.
-
-        Raises:
-            SurfaceError: the messages cannot be fetched.
-        """
-        ...
-
-
-class Channels(dict[str, Channel]):
-    """Adapters by the platform's name; `SurfaceError` for a platform that is not set up."""
-
-    def __missing__(self, name: str) -> Channel:
-        raise SurfaceError(f"the platform {name} is not set up")

@@ -1,4 +1,4 @@
-"""Services of the core that all channels of a process share."""
+"""Services that the adapters and the answerer of a process share."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ from core.usage.user_rate_limits import DenialNoticeStore
 
 @dataclass(frozen=True, slots=True)
 class ChannelServices:
-    """Services of the core that adapters call for messages and interactions of users.
+    """Services for the messages and interactions of users.
 
     Attributes:
         inbox: stores the users' messages and commands.
@@ -32,7 +32,7 @@ class ChannelServices:
         turn_reports: reads the run records that "Why?" shows.
         denial_notices: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.
-        background: the tasks that nobody waits for but a stop.
+        background: starts tasks that are awaited at shutdown.
         access_policy: the users and places that the bot answers.
         reply_without_mention: the messages without a mention that the bot answers in a conversation that it has joined.
     """

@@ -1,4 +1,4 @@
-"""Worker of the benchmarks: the bot's services with an instant channel and model."""
+"""Worker of the benchmarks: the bot's services with an instant platform and model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -13,10 +13,7 @@ import sqlalchemy as sa
 
 from channels.answerer import Answerer
 from channels.base import (
-    Channels,
-    FetchedFile,
     File,
-    FileCheck,
     MessageText,
     Plan,
     Priority,
@@ -25,8 +22,8 @@ from channels.base import (
     SurroundingMessages,
 )
 from channels.intake.context import ContextBuilder
-from channels.intake.downloads import UnreadableFileError
 from channels.markdown.dialect import MessageLimits
+from channels.platform import FetchedFile, FileCheck, Platforms, UnreadableFileError
 from channels.rate_limits.registry import RateLimiters
 from channels.replies.request_message import RequestMessages
 from channels.replies.rerender import ReplyRerenderer
@@ -81,31 +78,18 @@ class OneWordModel:
         return
 
 
-class InstantChannel:
-    """Channel adapter without a platform: each reply is shown at once.
+class InstantPlatform:
+    """Platform without users: each reply is shown at once.
 
     It has no context messages and no files. `side_message_address` and `reply_address` raise `AssertionError`.
     """
 
     name = "memory"
     max_menu_options = 100
-    heartbeat_interval = 0.0
 
     def __init__(self) -> None:
         self.ids = count(1)
         self.limiters = RateLimiters()
-
-    async def start(self) -> None:
-        return
-
-    async def stop(self) -> None:
-        return
-
-    def last_event_at(self) -> float:
-        return 0.0
-
-    async def reconnect(self) -> None:
-        return
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         raise AssertionError(f"the benchmark needs no address: {name}")
@@ -137,8 +121,8 @@ class _InstantSurface:
 
     limits = MessageLimits(chunk_size=4000, measure=len)
 
-    def __init__(self, channel: InstantChannel) -> None:
-        self._channel = channel
+    def __init__(self, platform: InstantPlatform) -> None:
+        self._platform = platform
 
     def track_reply(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -153,7 +137,7 @@ class _InstantSurface:
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         for position in range(len(known_ids), len(plan.chunks)):
-            await record(position, str(next(self._channel.ids)))
+            await record(position, str(next(self._platform.ids)))
         return True
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
@@ -233,7 +217,7 @@ async def run_worker(
         await warm_up()
         turns = TurnStore(database, lease, AgentRouter(app.name))
         worker = Worker(turns, limit=limit)
-        answerer = create_answerer(runtime, database, turns, worker, InstantChannel(), counter)
+        answerer = create_answerer(runtime, database, turns, worker, InstantPlatform(), counter)
 
         async def write_turn(turn: Turn) -> None:
             await turns.save_message_ids(turn, ["1"])
@@ -271,11 +255,11 @@ def create_answerer(
     database: Database,
     turns: TurnStore,
     worker: Worker,
-    channel: InstantChannel,
+    platform: InstantPlatform,
     counter: TokenCounter,
 ) -> Answerer:
-    """Return an answerer whose only adapter is `channel`."""
-    channels = Channels({channel.name: channel})
+    """Return an answerer with one platform."""
+    platforms = Platforms({platform.name: platform})
     conversations = ConversationService(database, turns, worker, budget=0)
     human_requests = HumanRequestService(database, turns, worker)
     background = BackgroundTasks()
@@ -285,17 +269,17 @@ def create_answerer(
         conversations=conversations,
         feedback=nothing,
         rerenderer=ReplyRerenderer(
-            channels, runtime, conversations, human_requests, settings=ReplySettings(), background=background
+            platforms, runtime, conversations, human_requests, settings=ReplySettings(), background=background
         ),
         human_requests=human_requests,
-        request_messages=RequestMessages(channels, human_requests, background),
+        request_messages=RequestMessages(platforms, human_requests, background),
         entries=nothing,
         turn_reports=nothing,
         denial_notices=nothing,
         spending=nothing,
         background=background,
     )
-    return Answerer(runtime, turns, channels, services, ContextBuilder(database, counter.count))
+    return Answerer(runtime, turns, platforms, services, ContextBuilder(database, counter.count))
 
 
 async def _count_failed_turns(database: Database) -> int:
@@ -316,7 +300,7 @@ def build_message(session: str, text: str = "Well?") -> InboxMessage:
         event_key=f"{session}:{text}:{number}",
         session_id=f"memory:{session}",
         place=f"memory:{session}",
-        channel=InstantChannel.name,
+        channel=InstantPlatform.name,
         address={},
         author="somebody",
         text=text,

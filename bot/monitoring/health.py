@@ -1,11 +1,11 @@
-"""Health monitor of the channels and the database."""
+"""Health monitor of the platforms and the database."""
 
 import asyncio
 import logging
 from collections.abc import Collection, Coroutine
 from functools import partial
 
-from channels.base import Channel
+from channels.platform import PlatformAdapter
 from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
 from core.errors import ConnectionLostError, SchemaError, StoreError
@@ -15,13 +15,13 @@ from core.store.migrate import list_known_revisions, verify_revision
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a heartbeat may be overdue before the channel reconnects.
+#: Seconds that a heartbeat may be overdue before the adapter reconnects.
 SILENCE_SECONDS = 30.0
 
 #: Seconds that a heartbeat may be overdue before the process exits, so that its supervisor restarts it.
 MAX_SILENCE_SECONDS = 120.0
 
-#: Seconds between two checks of the channels, and of the database (also that check's timeout).
+#: Seconds between two checks of the adapters, and of the database (also that check's timeout).
 CHECK_SECONDS = 1.0
 DATABASE_CHECK_SECONDS = 5.0
 
@@ -30,8 +30,8 @@ class HealthMonitor:
     """Monitor of the database and of the heartbeats of the platform connections.
 
     Args:
-        silence_seconds: seconds that a heartbeat may be overdue before the channel reconnects. After as many seconds
-            more, the channel reconnects again.
+        silence_seconds: seconds that a heartbeat may be overdue before the adapter reconnects. After as many seconds
+            more, the adapter reconnects again.
         max_silence_seconds: seconds that a heartbeat may be overdue before `watch` raises.
 
     Attributes:
@@ -60,8 +60,8 @@ class HealthMonitor:
         """Report the bot as not ready from now on, because the shutdown has begun."""
         self._reasons["stop"] = "stopping"
 
-    async def watch(self, channels: Collection[Channel], database: Database) -> None:
-        """Watch the channel adapters and the database until cancelled.
+    async def watch(self, adapters: Collection[PlatformAdapter], database: Database) -> None:
+        """Watch the adapters and the database until cancelled.
 
         An adapter whose heartbeat is overdue is reconnected; one that never had a connection is not. `reasons` has the
         failures of adapters and database.
@@ -75,14 +75,14 @@ class HealthMonitor:
         check = run_every(DATABASE_CHECK_SECONDS, work, failure="the database cannot be checked")
         self._start_task(check, name="health of the database")
         try:
-            await self._watch_channels(channels)
+            await self._watch_adapters(adapters)
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _watch_channels(self, channels: Collection[Channel]) -> None:
-        """Reconnect channel adapters whose heartbeat is overdue, until cancelled.
+    async def _watch_adapters(self, adapters: Collection[PlatformAdapter]) -> None:
+        """Reconnect adapters whose heartbeat is overdue, until cancelled.
 
         Intervals are measured by the monotonic clock: the wall clock may be set, and a machine may have slept.
 
@@ -90,34 +90,34 @@ class HealthMonitor:
             ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.
             SchemaError: as for `watch`.
         """
-        heartbeats = {channel: (channel.last_event_at(), event_loop.now()) for channel in channels}
-        tries = dict.fromkeys(channels, 0)
+        heartbeats = {adapter: (adapter.last_event_at(), event_loop.now()) for adapter in adapters}
+        tries = dict.fromkeys(adapters, 0)
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             if self._schema_error is not None:
                 raise self._schema_error
-            for channel, (last_event_at, since) in heartbeats.items():
-                if channel.last_event_at() != last_event_at or not last_event_at:  # a new event, or no connection yet
-                    heartbeats[channel], tries[channel] = (channel.last_event_at(), event_loop.now()), 0
-                    self._set_reason(channel.name)
+            for adapter, (last_event_at, since) in heartbeats.items():
+                if adapter.last_event_at() != last_event_at or not last_event_at:  # a new event, or no connection yet
+                    heartbeats[adapter], tries[adapter] = (adapter.last_event_at(), event_loop.now()), 0
+                    self._set_reason(adapter.name)
                     continue
-                overdue = event_loop.now() - since - channel.heartbeat_interval
+                overdue = event_loop.now() - since - adapter.heartbeat_interval
                 if overdue > self._limit:
                     raise ConnectionLostError(
-                        f"{channel.name}: no heartbeat for {event_loop.now() - since:.0f} s; ending"
+                        f"{adapter.name}: no heartbeat for {event_loop.now() - since:.0f} s; ending"
                     )
-                if overdue > self._patience * (tries[channel] + 1):
-                    tries[channel] += 1
-                    self._set_reason(channel.name, f"{channel.name}: no heartbeat")
-                    self._start_task(self._reconnect(channel), name=f"reconnecting {channel.name}")
+                if overdue > self._patience * (tries[adapter] + 1):
+                    tries[adapter] += 1
+                    self._set_reason(adapter.name, f"{adapter.name}: no heartbeat")
+                    self._start_task(self._reconnect(adapter), name=f"reconnecting {adapter.name}")
 
-    async def _reconnect(self, channel: Channel) -> None:
-        log.warning("%s: reconnecting", channel.name)
+    async def _reconnect(self, adapter: PlatformAdapter) -> None:
+        log.warning("%s: reconnecting", adapter.name)
         try:
             async with asyncio.timeout(self._patience):
-                await channel.reconnect()
+                await adapter.reconnect()
         except Exception as error:
-            log.error("%s: cannot reconnect: %s", channel.name, format_error(error))
+            log.error("%s: cannot reconnect: %s", adapter.name, format_error(error))
 
     async def _check_database(self, database: Database, known_revisions: Collection[str]) -> None:
         reason = None

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from bot.monitoring.health import HealthMonitor
-from channels.base import Channel
+from channels.platform import Platform
 from core.concurrency.tasks import run_in_background
 from core.conversations.overview import get_queue_overview
 from core.errors import StoreError
@@ -57,7 +57,7 @@ class MetricsEndpoint:
         self._registry = _make_registry()
         self._health = health
         self._token = token
-        self._parts: tuple[Collection[Channel], Worker, Database] | None = None
+        self._parts: tuple[Collection[Platform], Worker, Database] | None = None
 
     @property
     def routes(self) -> list[web.AbstractRouteDef]:
@@ -65,13 +65,13 @@ class MetricsEndpoint:
 
     @asynccontextmanager
     async def include_parts(
-        self, channels: Collection[Channel], worker: Worker, database: Database
+        self, platforms: Collection[Platform], worker: Worker, database: Database
     ) -> AsyncIterator[None]:
-        """Serve metrics of the channel adapters, worker and database while the block runs.
+        """Serve metrics of the platforms, worker and database while the block runs.
 
         The lag of the event loop is also measured meanwhile.
         """
-        self._parts = channels, worker, database
+        self._parts = platforms, worker, database
         try:
             async with run_in_background(_measure_loop_lag(), name="loop lag"):
                 yield
@@ -90,10 +90,10 @@ class MetricsEndpoint:
             await self._measure(*self._parts)
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def _measure(self, channels: Collection[Channel], worker: Worker, database: Database) -> None:
+    async def _measure(self, platforms: Collection[Platform], worker: Worker, database: Database) -> None:
         metrics.running_turns.set(worker.running_count)
-        for channel in channels:
-            metrics.limit_headroom.set(channel.limiters.headroom, {"channel": channel.name})
+        for platform in platforms:
+            metrics.limit_headroom.set(platform.limiters.headroom, {"channel": platform.name})
         try:
             async with asyncio.timeout(DATABASE_TIMEOUT_SECONDS):
                 found = await get_queue_overview(database)

@@ -3,43 +3,29 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any
 
 from discord.http import Route
 
-from channels.base import FetchedFile, FileCheck, MessageText, Surface, SurroundingMessages
 from channels.discord.access import DiscordIdentityResolver
-from channels.discord.client.api import DiscordApi
-from channels.discord.client.auth import has_message_content, log_in, make_client
-from channels.discord.client.components import MAX_MENU_OPTIONS
+from channels.discord.client.auth import has_message_content, log_in
 from channels.discord.client.gateway import HEARTBEAT_SECONDS, Shard, make_intents
 from channels.discord.client.shards import IDENTIFY_INTERVAL_SECONDS, ShardConnections, shard_for_place
 from channels.discord.dispatcher import Dispatcher
-from channels.discord.events.downloads import DiscordDownloads
 from channels.discord.events.history import DiscordHistory
 from channels.discord.events.listener import MessageListener
-from channels.discord.events.thread_context import DiscordContextFetcher
-from channels.discord.events.thread_titles import get_title_as_text
 from channels.discord.interactions.commands import make_command_syntax, make_commands
-from channels.discord.interactions.ephemeral import EphemeralSurface
 from channels.discord.interactions.handler import DiscordIntakeHandler
-from channels.discord.interactions.responses import InteractionResponder
-from channels.discord.replies.reactions import make_queued_reactions
-from channels.discord.replies.surface import DiscordSurface
-from channels.discord.session_ids import EPHEMERAL, PLATFORM
-from channels.discord.settings import DiscordSettings
+from channels.discord.platform import DiscordPlatform
+from channels.discord.session_ids import PLATFORM
 from channels.intake.backfill import Backfill
 from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks
-from core.conversations.history_state import HistoryState
 from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbox.watermarks import Watermarks
-from core.inbox_message import Attachment, InboxMessage
-from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
 from core.workers.shard_assignment import ShardAssignment
 
@@ -52,11 +38,11 @@ CONNECT_TIMEOUT_SECONDS = 60.0
 SETTLE_TIMEOUT_SECONDS = 2.0
 
 
-class DiscordChannel:
-    """The Discord adapter (see `Channel`); create it inside a running event loop.
+class DiscordAdapter:
+    """The Discord adapter (see `PlatformAdapter`).
 
-    Replies use a REST client that stays open after `stop`; the caller calls `aclose` after the last reply. Discord
-    sends the events of a server to the connection of the server's shard. Each worker connects some of the shards.
+    Discord sends the events of a server to the connection of the server's shard. Each worker connects some of the
+    shards.
 
     Args:
         services: the services that the adapter calls for messages and interactions.
@@ -65,47 +51,35 @@ class DiscordChannel:
     """
 
     name = PLATFORM
-    max_menu_options = MAX_MENU_OPTIONS
     heartbeat_interval = HEARTBEAT_SECONDS
+    routes = ()
 
     def __init__(
         self,
-        settings: DiscordSettings,
+        platform: DiscordPlatform,
         services: ChannelServices,
         watermarks: Watermarks,
         backfill_limits: BackfillLimits,
         assignment: ShardAssignment,
     ) -> None:
-        self._settings = settings
-        self._client = make_client(settings)
-        self._cipher = Cipher(settings.bot_token)
-        self._api = DiscordApi(self._client, silent=settings.silent)
-        self.limiters = self._api.limiters
-        self._downloads = DiscordDownloads(self._api, settings.api_url)
-        self._context_fetcher = DiscordContextFetcher(self._api)
-        self._queued_reactions = make_queued_reactions(self._api)
+        self._platform = platform
+        self._settings = platform.settings
         self._access_policy = services.access_policy
         self._work = BackgroundTasks()
         rules = self._access_policy.get_rules(PLATFORM)
         home_guilds = set(map(int, {*rules.list_ids("guild"), *rules.guilds}))
         needs_roles = bool(home_guilds or self._access_policy.list_ids(PLATFORM))
-        identities = DiscordIdentityResolver(self._api, home_guilds=home_guilds, needs_roles=needs_roles)
+        identities = DiscordIdentityResolver(platform.api, home_guilds=home_guilds, needs_roles=needs_roles)
         self._intake = DiscordIntakeHandler(
-            settings,
-            self._api,
+            platform,
             services,
             self._work,
-            channel=self,
-            queued_reactions=self._queued_reactions,
-            syntax=make_command_syntax(settings.command_prefix),
-            cipher=self._cipher,
+            syntax=make_command_syntax(self._settings.command_prefix),
             identities=identities,
-            get_surface=self._get_message_surface,
-            get_responder=self._get_responder,
         )
         self._listener = MessageListener(
-            settings,
-            self._api,
+            platform.settings,
+            platform.api,
             self._intake,
             services.conversations,
             self._work,
@@ -114,7 +88,7 @@ class DiscordChannel:
             follows_threads=services.reply_without_mention != "never",
             get_backfill=self._get_backfill,
         )
-        history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_incoming)
+        history = DiscordHistory(platform.api, is_served=self._is_served, parse=self._listener.parse_incoming)
         self._create_fetch = history.create_fetch
         self._watermarks = watermarks
         self._backfill_limits = backfill_limits
@@ -125,7 +99,7 @@ class DiscordChannel:
         self._disconnected_since = 0.0  # seconds since the epoch
 
     async def start(self) -> None:
-        report = await log_in(self._client, self._settings)
+        report = await log_in(self._platform.client, self._settings)
         for line in (*report.warnings, *report.faults):
             log.warning("%s", line)
         try:
@@ -226,61 +200,6 @@ class DiscordChannel:
     async def reconnect(self) -> None:
         await self._shards.reconnect()
 
-    async def aclose(self) -> None:
-        """Close the REST client; call it after the last reply."""
-        await self._api.aclose()
-        await self._client.close()
-
-    def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
-        del turn_id  # a reply is found by the message that it replies to
-        if "token" in address:
-            return EphemeralSurface(self._get_responder(address), self._queued_reactions, address)
-        return self._get_message_surface(address)
-
-    def _get_message_surface(self, address: Mapping[str, Any]) -> DiscordSurface:
-        return DiscordSurface(self._api, self._queued_reactions, address, ping_after=self._settings.ping_after)
-
-    def _get_responder(self, address: Mapping[str, Any]) -> InteractionResponder:
-        return InteractionResponder(
-            self._api, self._client, {**address, "token": self._cipher.decrypt(str(address["token"]))}
-        )
-
-    def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        return {**address, "side_name": name}
-
-    def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        if "token" in address:
-            return {**address, "side_name": message_id}
-        reply_address = {key: value for key, value in address.items() if key != "root"}
-        return {**reply_address, "message": message_id, "is_bot_message": True}
-
-    async def get_locale(self, inbound: InboxMessage) -> str:
-        """Return the locale of the server, or of an interaction's author; else empty.
-
-        Discord: only a community server has a locale. A message has no locale of its author.
-        """
-        return str(inbound.address.get("locale", ""))
-
-    async def read_message(self, inbound: InboxMessage) -> MessageText:
-        is_private = inbound.place.startswith((f"{PLATFORM}:dm:", f"{PLATFORM}:{EPHEMERAL}:"))
-        return MessageText.from_message(
-            inbound.text or get_title_as_text(inbound),
-            str(inbound.address["speaker"]),
-            inbound.attachments,
-            is_one_to_one=is_private,
-            is_forward=bool(inbound.forwarded),
-            bot_name=self._api.bot_user.display_name,
-            locale=await self.get_locale(inbound),
-        )
-
-    async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
-        return await self._downloads.fetch(file, check)
-
-    async def fetch_context(
-        self, messages: Sequence[InboxMessage], history: HistoryState | None
-    ) -> SurroundingMessages:
-        return await self._context_fetcher.fetch(messages, history)
-
     async def _get_shard_limits(self) -> tuple[int, int]:
         """Return the number of shards, and the number of sessions that may start at once.
 
@@ -293,10 +212,10 @@ class DiscordChannel:
         """
 
         async def ask() -> tuple[int, int]:
-            gateway = await self._client.http.request(Route("GET", "/gateway/bot"))
+            gateway = await self._platform.client.http.request(Route("GET", "/gateway/bot"))
             return gateway["shards"], gateway["session_start_limit"]["max_concurrency"]
 
-        recommended, max_concurrency = await self._api.fetch("gateway", ask, "gateway")
+        recommended, max_concurrency = await self._platform.api.fetch("gateway", ask, "gateway")
         count = await retry_store(self._assignment.get_shard_count, operation="the number of shards")
         return self._settings.shards or count or recommended, max_concurrency
 
@@ -313,8 +232,8 @@ class DiscordChannel:
         Raises:
             ParleyError: Discord allows this bot no new session for now.
         """
-        flags = (await self._client.application_info()).flags
-        _shards, address, limit = await self._client.http.get_bot_gateway()
+        flags = (await self._platform.client.application_info()).flags
+        _shards, address, limit = await self._platform.client.http.get_bot_gateway()
         if limit["remaining"] < shard.count:  # all shards may be about to start one
             raise ParleyError(f"Discord allows this bot no new session for {limit['reset_after'] // 60_000} min")
         connection = Dispatcher(
@@ -327,7 +246,7 @@ class DiscordChannel:
             on_form=self._intake.handle_form,
             on_connected=on_connected,
             on_event=on_event,
-            trace=self._api.trace,
+            trace=self._platform.api.trace,
         )
         try:
             await connection.login(self._settings.bot_token)

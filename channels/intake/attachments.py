@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from google.genai import types
 
-from channels.base import Channel, ContextMessage, FetchedFile, MessageText
-from channels.intake.downloads import UnreadableFileError, too_large
+from channels.base import ContextMessage, MessageText
 from channels.intake.encodings import read_legacy_text
+from channels.platform import FetchedFile, FileCheck, Platform, UnreadableFileError
 from channels.settings import AttachmentLimits
 from core.agents.run_record import FileRecord
 from core.inbox_message import Attachment, InboxMessage, format_file_name, storable_text
@@ -109,43 +109,6 @@ class _File:
         return str(self.file.source.get("id", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class _ModelFileCheck:
-    """Check of a file's size and type against the model's limits: see `FileCheck`.
-
-    Attributes:
-        supported: the types and sizes that the model supports.
-        max_bytes: the most bytes of a file that the bot downloads.
-    """
-
-    supported: SupportedFiles
-    max_bytes: int
-
-    def __call__(self, file: Attachment) -> None:
-        if file.size > self.max_bytes:
-            raise too_large(self.max_bytes)
-        if kind := media.guess_mime_type(file.name, file.mime_type):
-            _check_kind(self.supported, kind, file.size)
-
-
-def _check_kind(supported: SupportedFiles, kind: str, size: int) -> None:
-    """Check that a model can read files of this type and size.
-
-    Args:
-        kind: the MIME type.
-        size: bytes; 0 if unknown.
-
-    Raises:
-        UnreadableFileError: the model does not support the file.
-    """
-    if media.is_text_type(kind):
-        return
-    if kind not in supported.max_bytes:
-        raise UnreadableFileError("I cannot read files of this type")
-    if not supported.supports(kind, size):
-        raise too_large(supported.max_bytes[kind])
-
-
 class AttachmentReader:
     """Downloads the files of a turn's messages and of their context, and prepares them for the model.
 
@@ -158,7 +121,7 @@ class AttachmentReader:
 
     async def read(
         self,
-        channel: Channel,
+        platform: Platform,
         messages: Sequence[InboxMessage],
         texts: Sequence[MessageText],
         supported: SupportedFiles,
@@ -174,7 +137,7 @@ class AttachmentReader:
         the reason.
 
         Args:
-            channel: the adapter that downloads the files.
+            platform: downloads the files.
             messages: the messages of the turn.
             texts: the texts of the messages, in the same order.
             supported: the types and sizes that the model supports.
@@ -184,12 +147,12 @@ class AttachmentReader:
         Returns:
             The texts, each followed by a description of its files; and the files.
         """
-        check = _ModelFileCheck(supported, self._limits.max_bytes)
+        check = FileCheck(supported, self._limits.max_bytes)
         files = [*self._list_own(messages), *self._list_referenced(messages[-1], context, given)]
         if not files:
             return list(texts), PromptFiles()
         fetching = {
-            i: asyncio.create_task(self._fetch(channel, file, check), name="file")
+            i: asyncio.create_task(self._fetch(platform, file, check), name="file")
             for i, file in enumerate(files)
             if not file.omission_reason
         }
@@ -201,7 +164,7 @@ class AttachmentReader:
                 task.cancel()
             await asyncio.gather(*fetching.values(), return_exceptions=True)
         fetched = [(file, fetching.get(i)) for i, file in enumerate(files)]
-        budget = _AttachmentBudget(supported, texts)
+        budget = _AttachmentBudget(check, texts)
         return await asyncio.to_thread(self._combine, messages, texts, fetched, budget)  # texts may be long
 
     def _list_own(self, messages: Sequence[InboxMessage]) -> Iterator[_File]:
@@ -256,9 +219,9 @@ class AttachmentReader:
             for message, text in zip(messages, texts, strict=True)
         ], found
 
-    async def _fetch(self, channel: Channel, file: _File, check: _ModelFileCheck) -> FetchedFile:
+    async def _fetch(self, platform: Platform, file: _File, check: FileCheck) -> FetchedFile:
         check(file.file)
-        return await channel.fetch_file(file.inbound, file.file, check)
+        return await platform.fetch_file(file.inbound, file.file, check)
 
     def _describe(
         self, file: _File, task: asyncio.Task[FetchedFile] | None, budget: _AttachmentBudget, intro: str
@@ -297,9 +260,9 @@ class _AttachmentBudget:
         texts: the texts of the turn's messages, by whose languages files in older encodings are read.
     """
 
-    def __init__(self, supported: SupportedFiles, texts: Sequence[MessageText]) -> None:
-        self._supported = supported
-        self._bytes = supported.max_total_bytes
+    def __init__(self, check: FileCheck, texts: Sequence[MessageText]) -> None:
+        self._check = check
+        self._bytes = check.supported.max_total_bytes
         self._tokens = TEXT_TOKENS
         self._locales = {text.locale for text in texts} - {""}
         self._conversation = "\n".join(text.text for text in texts)
@@ -319,7 +282,7 @@ class _AttachmentBudget:
         kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
         if kind is None:
             raise UnreadableFileError("I do not recognize its type")
-        _check_kind(self._supported, kind, len(data))
+        self._check.check_type(kind, len(data))
         if media.is_text_type(kind):
             return AttachmentContent(self._text(file, data, intro))
         if len(data) > self._bytes:

@@ -15,8 +15,9 @@ from typing import Any
 import disarm
 import regex  # type: ignore[import-untyped]  # it comes without types
 
-from channels.base import Channel, ContextKind, ContextMessage, MessageText, SurroundingMessages
+from channels.base import ContextKind, ContextMessage, MessageText, SurroundingMessages
 from channels.intake.attachments import PromptFiles, ReferencedFile
+from channels.platform import Platform
 from channels.rate_limits.caller import deadline
 from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import ContextRecord
@@ -167,7 +168,7 @@ class ContextBuilder:
     async def fetch(
         self,
         turn: Turn,
-        channel: Channel,
+        platform: Platform,
         texts: Sequence[MessageText],
         left_out: Sequence[InboxMessage] = (),
     ) -> PromptContext:
@@ -184,7 +185,7 @@ class ContextBuilder:
             StoreError: the end of the session's history cannot be read.
         """
         surrounding = await self._fetch_context(
-            turn, channel, is_one_to_one=all(message.is_one_to_one for message in texts)
+            turn, platform, is_one_to_one=all(message.is_one_to_one for message in texts)
         )
         subjects = [
             ContextMessage(**subject, kind="about", event_key=message.event_key)
@@ -210,7 +211,7 @@ class ContextBuilder:
         mentioned = {message.author for message in context} | set(authors)
         return PromptContext(quotes, names, {id_: name for id_, name in names.items() if id_ in mentioned})
 
-    async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
+    async def _fetch_context(self, turn: Turn, platform: Platform, *, is_one_to_one: bool) -> SurroundingMessages:
         """Return the context messages of a turn; none if its run has stored the prompt.
 
         If the platform fails, or takes longer than the timeout, this is logged, and no messages are returned.
@@ -231,7 +232,7 @@ class ContextBuilder:
         try:
             async with asyncio.timeout(self._timeout):
                 with deadline(self._timeout):
-                    return await channel.fetch_context(turn.messages, None if is_one_to_one else history)
+                    return await platform.fetch_context(turn.messages, None if is_one_to_one else history)
         except Exception as error:  # the turn is answered without context
             log.warning("turn %s: its context cannot be fetched: %s", turn.id, format_error(error))
             return SurroundingMessages()

@@ -8,8 +8,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import aiohttp
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
-from channels.base import FetchedFile, FileCheck
-from core.errors import SurfaceError
+from channels.platform import FetchedFile, FileCheck, UnreadableFileError, too_large
 from core.inbox_message import Attachment
 from core.models import media
 
@@ -24,21 +23,6 @@ _MAX_REDIRECTS = 3
 _CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HTML = ("<!doctype html", "<html")
-
-
-class UnreadableFileError(SurfaceError):
-    """A file cannot be downloaded, or the model cannot read it.
-
-    The error's text is a clause for the model, such as "it cannot be fetched right now".
-
-    Attributes:
-        status: the HTTP status with which the download failed: 503 if the platform cannot be reached, 403 for a login
-            page. It is 0 for a file that is refused for another reason, such as its size.
-    """
-
-    def __init__(self, reason: str, *, status: int = 0) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -132,11 +116,6 @@ async def _read_body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
         if len(data) > max_bytes:
             raise too_large(max_bytes)
     return bytes(data)
-
-
-def too_large(max_bytes: int) -> UnreadableFileError:
-    """Return the error for a file of more than `max_bytes`."""
-    return UnreadableFileError(f"it is larger than my limit of {media.format_size(max_bytes)}")
 
 
 def _is_html(data: bytes) -> bool:

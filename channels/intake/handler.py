@@ -26,6 +26,7 @@ from channels.commands.syntax import CommandName, CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.intake.incoming import Incoming, IncomingChange, IncomingMessage
+from channels.platform import Platform
 from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
 from core.errors import StoreError, SurfaceError
@@ -74,7 +75,6 @@ class IntakeHandler(ABC):
         cipher: encrypts the stored entries.
 
     Attributes:
-        platform: the name of the platform.
         must_refuse: whether each refused interaction, except a button press, must get an answer, since the platform
             would show a failure. Otherwise a user is told once an hour that they have no access.
         form_page_size: the most fields on a page of a form; 0 for no limit.
@@ -82,27 +82,25 @@ class IntakeHandler(ABC):
         presses: performs the actions of pressed buttons.
     """
 
-    platform: ClassVar[str]
     must_refuse: ClassVar[bool]
     form_page_size: ClassVar[int] = 0
 
     def __init__(
-        self, services: ChannelServices, queued_reactions: QueuedReactions, *, syntax: CommandSyntax, cipher: Cipher
+        self,
+        platform: Platform,
+        services: ChannelServices,
+        queued_reactions: QueuedReactions,
+        *,
+        syntax: CommandSyntax,
+        cipher: Cipher,
     ) -> None:
         self.commands = CommandHandler(services, queued_reactions, syntax)
         self.presses = PressHandler(services, queued_reactions)
+        self._platform = platform
         self._services = services
         self._queued_reactions = queued_reactions
         self._cipher = cipher
         self._abandoned: asyncio.Task[None] | None = None
-
-    @abstractmethod
-    def create_surface(self, message: InboxMessage) -> Surface:
-        """Return the surface of the reply to a message."""
-
-    @abstractmethod
-    async def get_locale(self, message: InboxMessage) -> str:
-        """Return the locale of a message's author: see `Channel.get_locale`."""
 
     @abstractmethod
     async def deny_privately(self, message: InboxMessage, text: str) -> None:
@@ -170,8 +168,8 @@ class IntakeHandler(ABC):
 
     def start(self) -> None:
         """Start to handle the entries of dead workers, until `stop`."""
-        work = self._services.entries.run_abandoned(self.platform, self._cipher, self._run_abandoned)
-        self._abandoned = asyncio.create_task(work, name=f"{self.platform} entries")
+        work = self._services.entries.run_abandoned(self._platform.name, self._cipher, self._run_abandoned)
+        self._abandoned = asyncio.create_task(work, name=f"{self._platform.name} entries")
 
     async def stop(self, seconds: float) -> None:
         """Cancel the task that handles entries of dead workers; wait at most `seconds` for its end."""
@@ -258,7 +256,7 @@ class IntakeHandler(ABC):
             render = partial(command_limit_message, limited)
             self._services.background.start(self._deny(message, "command", render, until=limited.until), name="refusal")
             return
-        locale = await words.resolve_locale(self.get_locale(inbound))
+        locale = await words.resolve_locale(self._platform.get_locale(inbound))
         values = {"name": name, "argument": argument}
         # `until`: a command in a message does not affect later messages
         entry = InboxEntry("command", inbound, values, locale=locale, until=inbound.sent_at, is_private=False)
@@ -302,7 +300,7 @@ class IntakeHandler(ABC):
         if message.deny_privately or await self._should_notify(
             inbound.actor_or_author, kind, until=until, sent_at=inbound.sent_at
         ):
-            text = render(words.messages_for(await words.resolve_locale(self.get_locale(inbound))))
+            text = render(words.messages_for(await words.resolve_locale(self._platform.get_locale(inbound))))
             await (message.deny_privately(text) if message.deny_privately else self.deny_privately(inbound, text))
 
     async def _should_notify(
@@ -507,7 +505,7 @@ class IntakeHandler(ABC):
         else:
             result = await self.commands.run(name, argument, entry)
         if not result.is_visible:
-            answer = self.create_surface(entry.message).post_message(result.text, result.file)
+            answer = self._create_surface(entry.message).post_message(result.text, result.file)
             self._services.background.start(answer, name=f"answer to {name}")
 
     async def _accept_prompt(self, entry: InboxEntry) -> None:
@@ -529,11 +527,14 @@ class IntakeHandler(ABC):
             return
         try:
             if entry.is_message:
-                await self.create_surface(entry.message).post_message(text)
+                await self._create_surface(entry.message).post_message(text)
             else:
                 await self.refuse(entry, text)
         except SurfaceError as error:
             log.error("an interaction cannot be answered: %s", error)
+
+    def _create_surface(self, message: InboxMessage) -> Surface:
+        return self._platform.create_surface(message.address, turn_id=message.event_key)
 
     def get_user(self, entry: InboxEntry) -> User:
         return self._services.access_policy.to_user(entry.message.actor_or_author, entry.name)

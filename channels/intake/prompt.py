@@ -9,9 +9,10 @@ from typing import Any
 from google.genai.types import Part
 
 from channels.access import AccessDecision, AccessPolicy
-from channels.base import Channel, MessageText
+from channels.base import MessageText
 from channels.intake.attachments import AttachmentReader, PromptFiles
 from channels.intake.context import ContextBuilder
+from channels.platform import Platform
 from channels.settings import AttachmentLimits
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime
@@ -114,7 +115,7 @@ class PromptBuilder:
     async def build(
         self,
         turn: Turn,
-        channel: Channel,
+        platform: Platform,
         runtime: AgentRuntime,
         recorder: RunRecorder,
         left_out: Sequence[InboxMessage] = (),
@@ -125,7 +126,6 @@ class PromptBuilder:
         set on the turn's usage meter.
 
         Args:
-            channel: the adapter that received the messages.
             runtime: the runtime of the agent that answers.
             recorder: stores the number of context messages and the files, for the turn report.
             left_out: the result of `list_spent_messages`; the turn is without them.
@@ -133,12 +133,12 @@ class PromptBuilder:
         Raises:
             DamagedTurnError: a stored message of the turn cannot be read.
             StoreError: the history or the stored prompt cannot be read.
-            SurfaceError: the platform cannot read a message: see `Channel.read_message`.
+            SurfaceError: the platform cannot read a message: see `Platform.read_message`.
             SpendingLimitError: a spending limit is reached.
         """
         if turn.is_damaged:
             raise DamagedTurnError(f"turn {turn.id}: its stored messages cannot be read")
-        texts: Sequence[MessageText] = [await channel.read_message(message) for message in turn.messages]
+        texts: Sequence[MessageText] = [await platform.read_message(message) for message in turn.messages]
         agent_context = texts[-1].agent_context
         turn.meter.place = turn.newest_message.place
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
@@ -150,7 +150,7 @@ class PromptBuilder:
             self._to_user(message, prompt_text.speaker)
             for message, prompt_text in zip(turn.messages, texts, strict=True)
         ]
-        context = await self._context.fetch(turn, channel, texts, left_out)
+        context = await self._context.fetch(turn, platform, texts, left_out)
         recorder.context, quoted, files = context.quotes.record, context.list_messages(), PromptFiles()
         is_referenced = any(message.attachments for message in quoted)
         has_files = is_referenced or any(message.attachments for message in turn.messages)
@@ -158,7 +158,7 @@ class PromptBuilder:
             supported = runtime.get_media_support(turn.model)
             given = await self._turns.list_history_files(turn) if is_referenced else ()
             texts, files = await self._attachments.read(
-                channel, turn.messages, texts, supported, context=quoted, given=given
+                platform, turn.messages, texts, supported, context=quoted, given=given
             )
             recorder.set_files(files.records)
         return Prompt(
@@ -166,11 +166,11 @@ class PromptBuilder:
             files.media,
             next((text.bot_name for text in texts if text.bot_name), ""),
             authors,
-            {f"{TEMPORARY_PREFIX}{channel.name}": dict(agent_context)} if agent_context else {},
+            {f"{TEMPORARY_PREFIX}{platform.name}": dict(agent_context)} if agent_context else {},
             texts[-1].time_zone,
         )
 
-    async def list_speakers(self, turn: Turn, channel: Channel, prompt: Prompt, *, continues: bool) -> list[User]:
+    async def list_speakers(self, turn: Turn, platform: Platform, prompt: Prompt, *, continues: bool) -> list[User]:
         """Return the people whose words are in the run of a turn, each once.
 
         Tools have the rights that all of them have. They are the authors of the turn's messages. If the run has read
@@ -183,7 +183,7 @@ class PromptBuilder:
 
         Raises:
             StoreError: the run cannot be read.
-            SurfaceError: the platform cannot read a message: see `Channel.read_message`.
+            SurfaceError: the platform cannot read a message: see `Platform.read_message`.
         """
         speakers = {author.id: author for author in prompt.authors}
         is_new_run = turn.run is None and turn.kind in ("message", "revise") and not turn.is_resumed
@@ -192,7 +192,7 @@ class PromptBuilder:
         run = await self._turns.get_run_authors(turn)
         for message in run.messages:
             if message.author not in speakers:
-                speakers[message.author] = self._to_user(message, (await channel.read_message(message)).speaker)
+                speakers[message.author] = self._to_user(message, (await platform.read_message(message)).speaker)
         for answer in run.answers:
             actor = Actor(answer["platform"], answer["id"], tuple(answer["roles"]))
             speakers.setdefault(actor.author, self._access_policy.to_user(actor, answer["name"]))

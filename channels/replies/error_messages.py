@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
 
-from channels.base import Button, Channel, File, Priority
+from channels.base import Button, File, Priority
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.platform import Platform
 from channels.replies.approval_message import plain_line
 from channels.replies.buttons import create_button
 from channels.replies.reply import FILE_NAME, Reply
@@ -140,13 +141,13 @@ def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -
     return f"{text.rstrip()}\n\n{note}"
 
 
-async def spending_notice(channel: Channel, messages: Sequence[InboxMessage], say: MessageCatalog) -> str:
+async def spending_notice(platform: Platform, messages: Sequence[InboxMessage], say: MessageCatalog) -> str:
     """Return the sentence that a turn leaves out messages, since their authors reached their spending limit.
 
     Raises:
         SurfaceError: the platform cannot read a message.
     """
-    names = {plain_line((await channel.read_message(message)).speaker) for message in messages}
+    names = {plain_line((await platform.read_message(message)).speaker) for message in messages}
     return say(words.MESSAGES_LEFT_OUT, names=", ".join(sorted(name or say(words.UNKNOWN_USER) for name in names)))
 
 

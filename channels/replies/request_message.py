@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from channels.base import Channel, Channels, File, Priority
+from channels.base import File, Priority
 from channels.i18n import messages as words
+from channels.platform import Platform, Platforms
 from channels.replies.approval_message import ARGUMENTS_FILE, approval_text, decision_buttons, list_argument_files
 from channels.replies.question_message import question_buttons, question_text
 from channels.replies.reply import Reply
@@ -17,14 +18,10 @@ from core.turns.turn import FILE_PREFIX
 
 
 class RequestMessages:
-    """Posts and edits the messages of approvals and of an agent's questions.
+    """Posts and edits the messages of approvals and of an agent's questions."""
 
-    Args:
-        background: runs the updates that nobody waits for.
-    """
-
-    def __init__(self, channels: Channels, requests: HumanRequestService, background: BackgroundTasks) -> None:
-        self._channels = channels
+    def __init__(self, platforms: Platforms, requests: HumanRequestService, background: BackgroundTasks) -> None:
+        self._platforms = platforms
         self._requests = requests
         self._background = background
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
@@ -49,23 +46,23 @@ class RequestMessages:
             StoreError: the request cannot be read, or the ids cannot be stored.
             SurfaceError: the message cannot be shown.
         """
-        channel = self._channels[request.inbox_message.channel]
+        platform = self._platforms[request.inbox_message.channel]
         lock = self._locks.setdefault(request.id, asyncio.Lock())  # two updates might each post a message
         async with lock:
-            await _show_request(channel, self._requests, request, is_void=is_void, page=page)
+            await _show_request(platform, self._requests, request, is_void=is_void, page=page)
 
 
 async def _show_request(
-    channel: Channel, requests: HumanRequestService, request: HumanRequest, *, is_void: bool, page: int
+    platform: Platform, requests: HumanRequestService, request: HumanRequest, *, is_void: bool, page: int
 ) -> None:
     request = await requests.get(request.id) or request  # it may have been shown or decided since
     address = request.inbox_message.address
 
     async def save_ids(ids: Sequence[str]) -> None:
-        await requests.save_message_ids(request.id, ids, channel.reply_address(address, ids[0]) if ids else address)
+        await requests.save_message_ids(request.id, ids, platform.reply_address(address, ids[0]) if ids else address)
 
-    surface = channel.create_surface(channel.side_message_address(address, request.id), turn_id=request.id)
-    say = words.messages_for(await words.resolve_locale(channel.get_locale(request.inbox_message)))
+    surface = platform.create_surface(platform.side_message_address(address, request.id), turn_id=request.id)
+    say = words.messages_for(await words.resolve_locale(platform.get_locale(request.inbox_message)))
     known_ids = tuple(await surface.find_message_ids(request.message_ids))
     if known_ids and known_ids != request.message_ids:  # the worker that posted them died before it saved them
         await save_ids(known_ids)
@@ -77,7 +74,7 @@ async def _show_request(
             files = list_argument_files(request)
         case Question():
             text = question_text(request, say, is_void=is_void)
-            controls = question_buttons(request, say, channel.max_menu_options, page=page, is_void=is_void)
+            controls = question_buttons(request, say, platform.max_menu_options, page=page, is_void=is_void)
         case _:
             raise TypeError(f"a request of the type {type(request).__name__} has no message")
     async with Reply(surface, known_ids=known_ids, save_ids=save_ids, say=say, buttons=controls) as reply:

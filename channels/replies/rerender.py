@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from channels.base import Channels, File, Surface
+from channels.base import File, Surface
 from channels.i18n import messages as words
+from channels.platform import Platforms
 from channels.replies.buttons import answer_buttons, growing_buttons
 from channels.replies.reply import FILE_NAME, Reply
 from channels.replies.turn_state import TurnState
@@ -42,7 +43,7 @@ class ReplyRerenderer:
 
     def __init__(
         self,
-        channels: Channels,
+        platforms: Platforms,
         runtime: AgentRuntime,
         conversations: ConversationService,
         human_requests: HumanRequestService,
@@ -50,7 +51,7 @@ class ReplyRerenderer:
         settings: ReplySettings,
         background: BackgroundTasks,
     ) -> None:
-        self._channels = channels
+        self._platforms = platforms
         self._runtime = runtime
         self._conversations = conversations
         self._human_requests = human_requests
@@ -99,11 +100,11 @@ class ReplyRerenderer:
         latest = await self._wait_until_ended(newest)
         if latest is None or latest.state != "done" or not latest.text:
             return
-        channel = self._channels[latest.inbound.channel]
-        surface = channel.create_surface(latest.inbound.address, turn_id=latest.origin)
+        platform = self._platforms[latest.inbound.channel]
+        surface = platform.create_surface(latest.inbound.address, turn_id=latest.origin)
         if tuple(await surface.find_message_ids(latest.chunks)) != latest.chunks:
             return
-        say = words.messages_for(await words.resolve_locale(channel.get_locale(latest.inbound)))
+        say = words.messages_for(await words.resolve_locale(platform.get_locale(latest.inbound)))
         extra_buttons = (
             frozenset[ExtraButton]()
             if await self._human_requests.list_of_turn(latest.turn_id)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from channels.base import Channel, Priority, Surface
+from channels.base import Priority, Surface
+from channels.platform import Platform
 from channels.replies.chunk_planner import ChunkPlanner
 from core.errors import ChatError, SurfaceError
 from core.inbox_message import storable_text
@@ -20,13 +21,12 @@ class TurnChat:
     further calls raise `ChatError`. A call that the platform refuses counts too.
 
     Args:
-        channel: the adapter of the turn's platform.
         address: the address of the reply: see `InboxMessage.address`.
     """
 
-    def __init__(self, channel: Channel, address: Mapping[str, Any], time_zone: str) -> None:
+    def __init__(self, platform: Platform, address: Mapping[str, Any], time_zone: str) -> None:
         self.time_zone = time_zone
-        self._channel = channel
+        self._platform = platform
         self._address = address
         self._reactions = 0
         self._posts = 0
@@ -36,7 +36,7 @@ class TurnChat:
             raise ChatError(f"a turn may add at most {MAX_REACTIONS} reactions")
         self._reactions += 1
         try:
-            await self._channel.create_surface(self._address).add_reaction(emoji)
+            await self._platform.create_surface(self._address).add_reaction(emoji)
         except SurfaceError as error:
             raise ChatError(f"the reaction {emoji!r} cannot be added: {error}") from error
 
@@ -62,4 +62,4 @@ class TurnChat:
         The message stays if the reply is deleted or shown again.
         """
         name = uuid4().hex
-        return self._channel.create_surface(self._channel.side_message_address(self._address, name), turn_id=name)
+        return self._platform.create_surface(self._platform.side_message_address(self._address, name), turn_id=name)

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,43 +14,28 @@ from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
 
 from channels.access import AccessDecision
-from channels.base import FetchedFile, FileCheck, MessageText, SurroundingMessages
 from channels.intake.backfill import Backfill
 from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from channels.slack import manifest as events
 from channels.slack.access import SlackIdentityResolver, is_user_group_id
-from channels.slack.client.api import SlackApi
-from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, make_session, make_web_client, verify_tokens
-from channels.slack.client.blocks import MAX_MENU_OPTIONS
+from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, verify_tokens
 from channels.slack.client.http_mode import HttpMode
 from channels.slack.client.oauth import oauth_routes
 from channels.slack.client.socket_mode import PING_INTERVAL_SECONDS, SocketMode
-from channels.slack.client.workspaces import WorkspaceTokenStore
-from channels.slack.directory import WorkspaceDirectory
-from channels.slack.events.agent_context import AgentContextStore
 from channels.slack.events.authors import resolve_event_authors
-from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
 from channels.slack.events.parser import parse_change, parse_message, workspace_of
-from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.interactions.commands import CHOICE_BUTTON
 from channels.slack.interactions.forms import ANSWER_MODAL, FORM_BUTTON
 from channels.slack.interactions.handler import SlackIntakeHandler
-from channels.slack.interactions.responses import PrivateResponder
 from channels.slack.interactions.shortcuts import ASK, ASK_MODAL, RESET, WHY
-from channels.slack.replies.assistant import AssistantThreads, suggest_prompts
-from channels.slack.replies.reactions import make_queued_reactions
-from channels.slack.replies.streaming import StreamPolicy, StreamSurface
-from channels.slack.replies.surface import SlackSurface
+from channels.slack.platform import SlackPlatform
+from channels.slack.replies.assistant import suggest_prompts
 from channels.slack.session_ids import PLATFORM
 from channels.slack.settings import SlackSettings
-from channels.slack.text import to_plain_text
-from core.conversations.history_state import HistoryState
 from core.errors import SettingsError
 from core.inbox.watermarks import Watermarks
-from core.inbox_message import Attachment, InboxMessage
-from core.privacy.vault import Cipher, Vault
 from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
@@ -66,50 +50,37 @@ CONNECT_TIMEOUT_SECONDS = 30.0
 SETTLE_TIMEOUT_SECONDS = 2.0
 
 
-class SlackChannel:
-    """The Slack adapter (see `Channel`); create it inside a running event loop.
+class SlackAdapter:
+    """The Slack adapter (see `PlatformAdapter`).
 
     Args:
         services: the services that the adapter calls for messages and interactions.
         watermarks: the store of the watermarks and places, for the backfill.
-        vault: stores the tokens of several workspaces; None for one workspace.
 
     Attributes:
-        routes: the routes of HTTP mode and OAuth, for the HTTP server of the process; empty if neither is used.
+        routes: those of HTTP mode and OAuth; empty if neither is used.
     """
 
     name = PLATFORM
-    max_menu_options = MAX_MENU_OPTIONS
     heartbeat_interval = max(PING_INTERVAL_SECONDS, TOKEN_CHECK_SECONDS)
 
     def __init__(
         self,
-        settings: SlackSettings,
+        platform: SlackPlatform,
         services: ChannelServices,
         watermarks: Watermarks,
         backfill_limits: BackfillLimits,
-        vault: Vault | None = None,
     ) -> None:
+        settings = platform.settings
+        self._platform = platform
         self._services = services
-        self._app_token = settings.app_token if settings.mode == "socket" else ""
-        self._client = make_web_client(settings)
-        self._connections = self._client.session = make_session()
-        self._tokens = WorkspaceTokenStore(vault) if vault is not None else None
-        self._api = SlackApi(self._client, tokens=self._tokens)
-        self.limiters = self._api.limiters
-        self._directory = WorkspaceDirectory(self._api)
-        needs_groups = any(map(is_user_group_id, services.access_policy.list_ids(PLATFORM)))
-        self._identities = SlackIdentityResolver(self._directory, needs_groups=needs_groups)
-        self._downloads = SlackDownloads(self._api)
-        tracks_unaddressed = services.reply_without_mention != "never"
-        self._context = SlackContextFetcher(self._api, self._directory, tracks_unaddressed=tracks_unaddressed)
-        self._queued_reactions = make_queued_reactions(self._api)
         self._settings = settings
-        self._assistant = AssistantThreads(self._api)
-        self._stream_policy = None if settings.streaming == "edit" else StreamPolicy(settings.streaming)
+        self._app_token = settings.app_token if settings.mode == "socket" else ""
+        needs_groups = any(map(is_user_group_id, services.access_policy.list_ids(PLATFORM)))
+        self._identities = SlackIdentityResolver(platform.directory, needs_groups=needs_groups)
         self._app = AsyncApp(
             name=PLATFORM,  # Bolt: without a name it reads the sources of its callers, for 0.1 s
-            client=self._client,
+            client=platform.client,
             authorize=_authorize,
             process_before_response=True,  # an event is acknowledged once it is stored
             raise_error_for_unhandled_request=True,  # see _respond_to_error
@@ -123,22 +94,8 @@ class SlackChannel:
             answers_bots=settings.answers_bots,
             command_prefix=settings.command_prefix,
         )
-        self._history = SlackHistory(self._api, self._directory, self._parse)
-        self._cipher = Cipher(settings.bot_token or settings.client_secret)
-        self._agent_contexts = AgentContextStore(self._cipher)
-        self._responder = PrivateResponder(self._api, self.create_surface)
-        self._intake = SlackIntakeHandler(
-            settings,
-            services,
-            self._identities,
-            self._directory,
-            self._responder,
-            channel=self,
-            queued_reactions=self._queued_reactions,
-            cipher=self._cipher,
-            surface=self._surface_of,
-            is_installed=self._is_installed,
-        )
+        self._history = SlackHistory(platform.api, platform.directory, self._parse)
+        self._intake = SlackIntakeHandler(platform, services, self._identities)
         self._backfill = Backfill(
             PLATFORM,
             watermarks,
@@ -150,12 +107,12 @@ class SlackChannel:
         )
         self._register_listeners()
         self.routes = list[web.AbstractRouteDef]()
-        if vault is not None and self._tokens is not None:
+        if platform.tokens is not None:
             app = {"client_id": settings.client_id, "client_secret": settings.client_secret}
-            self.routes += oauth_routes(self._client, self._tokens, vault, **app)
+            self.routes += oauth_routes(platform.client, platform.tokens, **app)
         self._transport = self._make_transport(settings)
         #: None for several workspaces: Slack sends an event when it revokes one of their tokens.
-        self._token_monitor = TokenMonitor(self._client) if settings.bot_token else None
+        self._token_monitor = TokenMonitor(platform.client) if settings.bot_token else None
 
     def _make_transport(self, settings: SlackSettings) -> SocketMode | HttpMode:
         if settings.mode == "socket":
@@ -167,12 +124,12 @@ class SlackChannel:
 
     def _register_listeners(self) -> None:
         app, intake = self._app, self._intake
-        if self._tokens is not None:
+        if self._platform.tokens is not None:
             app.use(self._skip_uninstalled)
         app.error(self._respond_to_error)
         app.event("message")(self._receive_message)
         app.event("app_mention")(self._receive_message)
-        app.event(events.CONTEXT_CHANGED)(self._agent_contexts.save)
+        app.event(events.CONTEXT_CHANGED)(self._platform.agent_contexts.save)
         app.event(events.HOME_OPENED)(self._suggest_prompts)
         app.event(events.APP_UNINSTALLED)(self._remove_workspace)
         app.event(events.TOKENS_REVOKED)(self._remove_workspace)
@@ -194,7 +151,7 @@ class SlackChannel:
 
         An interaction passes: its acknowledgement cannot wait for the database, and its handler checks this as well.
         """
-        if body.get("type") == "event_callback" and not await self._is_installed(workspace_of(body)):
+        if body.get("type") == "event_callback" and not await self._platform.is_installed(workspace_of(body)):
             return BoltResponse(status=200)
         return await next_()
 
@@ -206,9 +163,9 @@ class SlackChannel:
         return BoltResponse(status=500)
 
     async def start(self) -> None:
-        await verify_tokens(self._client, self._app_token)
-        if self._tokens is not None:
-            await self._tokens.verify()
+        await verify_tokens(self._platform.client, self._app_token)
+        if self._platform.tokens is not None:
+            await self._platform.tokens.verify()
         await self._backfill.start(self._connect)
         self._intake.start()
 
@@ -236,14 +193,6 @@ class SlackChannel:
         await self._intake.drain(SETTLE_TIMEOUT_SECONDS)
         await self._backfill.stop()
 
-    async def aclose(self) -> None:
-        """Wait for the calls that set thread statuses, and close the HTTP connections.
-
-        Call it after the last reply. The wait takes at most `SETTLE_TIMEOUT_SECONDS`.
-        """
-        await self._assistant.drain(SETTLE_TIMEOUT_SECONDS)
-        await self._connections.close()
-
     def last_event_at(self) -> float:
         last_event_at = self._transport.last_event_at
         return last_event_at if self._token_monitor is None else min(last_event_at, self._token_monitor.valid_at)
@@ -251,75 +200,10 @@ class SlackChannel:
     async def reconnect(self) -> None:
         await self._transport.reopen()
 
-    def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
-        if self._stream_policy is None:
-            return SlackSurface(self._api, self._queued_reactions, address, turn_id, assistant=self._assistant)
-        return StreamSurface(
-            self._api, self._queued_reactions, address, turn_id, self._stream_policy, assistant=self._assistant
-        )
-
-    def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        del name  # the metadata of its message identifies it
-        return address
-
-    def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        del message_id
-        return address
-
-    async def get_locale(self, inbound: InboxMessage) -> str:
-        return "" if inbound.is_bot else await self._directory.get_locale(str(inbound.address["team"]), inbound.author)
-
-    async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """Return the text of a stored message for the prompt, with names in place of ids.
-
-        Raises:
-            SurfaceError: the app was uninstalled from the workspace, or the database cannot be read.
-        """
-        team = str(inbound.address["team"])
-        await self._api.for_team(team).token()  # fails before a model call if the app was uninstalled
-        bot = str(inbound.address.get("bot", ""))
-        users = [user for user in (bot, "" if inbound.is_bot else inbound.author) if user]
-        names = await self._directory.get_names(team, users, [inbound.text])
-        names.setdefault(inbound.author, str(inbound.address.get("name", "")))
-        is_direct = str(inbound.address["channel"]).startswith("D")
-        name, bot_name = names[inbound.author], names.get(bot, "")
-        text = MessageText.from_message(
-            to_plain_text(inbound.text, names),
-            name,
-            inbound.attachments,
-            is_one_to_one=is_direct,
-            is_forward=bool(inbound.forwarded),
-            bot_name="" if bot_name == bot else bot_name,  # an id: the name cannot be looked up
-            time_zone="" if inbound.is_bot else await self._directory.get_time_zone(team, inbound.author),
-            locale=await self.get_locale(inbound),
-        )
-        return replace(text, agent_context=self._agent_contexts.read(inbound))
-
-    async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
-        return await self._downloads.fetch(str(inbound.address["team"]), file, check)
-
-    async def fetch_context(
-        self, messages: Sequence[InboxMessage], history: HistoryState | None
-    ) -> SurroundingMessages:
-        return await self._context.fetch(messages, history)
-
-    async def _is_installed(self, team: str) -> bool:
-        """Return whether the app is installed in a workspace; if not, log a warning.
-
-        True if the app has the token of a single workspace.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
-        if self._tokens is None or await self._tokens.is_installed(team):
-            return True
-        log.warning("the app is not installed in workspace %s: its events are ignored", team)
-        return False
-
     async def _receive_message(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
-        body = await resolve_event_authors(self._directory, body)
+        body = await resolve_event_authors(self._platform.directory, body)
         if incoming := self._parse(body):
-            await self._backfill.receive(self._agent_contexts.attach(incoming, event))
+            await self._backfill.receive(self._platform.agent_contexts.attach(incoming, event))
         elif change := parse_change(body, self._parse, self._settings.dm_sessions):
             await self._backfill.receive(change)
 
@@ -329,7 +213,7 @@ class SlackChannel:
         team, channel = workspace_of(body), str(event["channel"])
         identity = await self._identities.resolve_interaction(team, channel, str(event["user"]))
         if self._services.access_policy.check(*identity) is AccessDecision.ALLOWED:
-            prompts = suggest_prompts(self._api, team, channel, self._settings.prompts)
+            prompts = suggest_prompts(self._platform.api, team, channel, self._settings.prompts)
             self._services.background.start(prompts, name="prompts")
 
     async def _remove_workspace(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
@@ -338,12 +222,10 @@ class SlackChannel:
         A token that was stored after the event stays. If the app has the token of a single workspace, nothing is done:
         `TokenMonitor` checks that token.
         """
+        tokens = self._platform.tokens
         is_removed = event["type"] == events.APP_UNINSTALLED or (event.get("tokens") or {}).get("bot")
-        if self._tokens is not None and is_removed:
-            await self._tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
-
-    def _surface_of(self, inbound: InboxMessage) -> SlackSurface:
-        return self.create_surface(inbound.address, turn_id=inbound.event_key)
+        if tokens is not None and is_removed:
+            await tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
 
 
 async def _authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:

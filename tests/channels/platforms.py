@@ -102,4 +102,4 @@ async def run_conversation(simulator: Any, folder: Path, *script: Any, **kwargs:
 
 def shorten_pauses(bot: Any) -> None:
     """Shorten the retry pauses of a bot's API calls, and speed its rate limits up."""
-    bot.channel._api._caller = Caller("test", pauses=PAUSES, speed=100)
+    bot.platform.api._caller = Caller("test", pauses=PAUSES, speed=100)

@@ -136,7 +136,7 @@ async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
         async def raise_value_error(message: Any) -> Any:
             raise ValueError(SECRET)
 
-        monkeypatch.setattr(bot.channel, "read_message", raise_value_error)
+        monkeypatch.setattr(bot.adapter, "read_message", raise_value_error)
         question = await ask(bot)
         row = await get_outcome(bot)
         assert bot.list_texts(question)[1:] == [words.ENGLISH.format_error_with_id("Something went wrong.", row.id)]
@@ -201,7 +201,7 @@ async def test_a_shutdown_during_an_answer_shows_a_notice_and_keeps_the_turn(
     slack: SlackSimulator, tmp_path: Path
 ) -> None:
     async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
-        await bot.channel.stop()
+        await bot.adapter.stop()
         await bot.worker.stop(0.5)
         (row,) = await bot.list_turns()
         assert bot.list_texts(question)[1:] == [f"Once\n\n{words.RESTARTING}"]
@@ -328,7 +328,7 @@ async def test_a_reply_of_a_lost_turn_stops_within_a_second(
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 60.0)
     async with run_bot(slack, tmp_path, "the answer") as bot:
-        monkeypatch.setattr(bot.channel._api._caller, "_pauses", (60.0,))
+        monkeypatch.setattr(bot.platform.api._caller, "_pauses", (60.0,))
         slack.faults.fail("chat.postMessage")
         question = await ask(bot)
         await slack.wait_for(lambda: any(call.method == "conversations.replies" for call in slack.calls))

@@ -14,8 +14,8 @@ from google.adk.workflow import Workflow
 
 from channels.access import AccessPolicy, AccessRules
 from channels.answerer import Answerer
-from channels.base import Channels
 from channels.intake.context import ContextBuilder
+from channels.platform import Platform, Platforms
 from channels.replies.error_messages import ErrorMessages
 from channels.replies.request_message import RequestMessages
 from channels.replies.rerender import ReplyRerenderer
@@ -90,7 +90,7 @@ MODEL_SERVERS: Mapping[str, tuple[Any, str]] = {
 
 @dataclass
 class CoreParts:
-    """Services of the core; a platform's `run_bot` adds its adapter to `channels`."""
+    """Services of the core; a platform's `run_bot` adds its adapter."""
 
     model: Any
     database: WatchedDatabase
@@ -102,12 +102,13 @@ class CoreParts:
     answerer: Answerer
     worker: Worker
     answer: TurnRunner
-    channels: Channels
+    platform: Any
 
 
 @asynccontextmanager
 async def run_core(
     tmp_path: Path,
+    make_platform: Callable[[Database], Platform],
     *script: Any,
     time_limit: float,
     max_chunks: int,
@@ -163,11 +164,9 @@ async def run_core(
             app = App(name="parley", root_agent=root, plugins=app.plugins)
         runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database))
         stack.push_async_callback(runtime.aclose)
-        turns, channels, access_policy = (
-            await create_successor(database, agents),
-            Channels(),
-            access_policy or AccessPolicy(),
-        )
+        turns = await create_successor(database, agents)
+        platform = make_platform(database)
+        platforms = Platforms({platform.name: platform})
         worker = Worker(turns)
         inbox = InboxStore(database, turns, worker, rates=rates)
         conversations = ConversationService(database, turns, worker, budget=BUDGET)
@@ -176,9 +175,9 @@ async def run_core(
         replies = ReplySettings(time_limit, max_chunks, attachment_limits=attachment_limits or AttachmentLimits())
         background = BackgroundTasks()
         stack.push_async_callback(background.drain, 0.0)
-        request_messages = RequestMessages(channels, human_requests, background)
+        request_messages = RequestMessages(platforms, human_requests, background)
         rerenderer = ReplyRerenderer(
-            channels, runtime, conversations, human_requests, settings=replies, background=background
+            platforms, runtime, conversations, human_requests, settings=replies, background=background
         )
         services = ChannelServices(
             inbox,
@@ -192,13 +191,13 @@ async def run_core(
             DenialNoticeStore(database),
             spending_store,
             background,
-            access_policy,
+            access_policy or AccessPolicy(),
             follow,
         )
         answerer = Answerer(
             runtime,
             turns,
-            channels,
+            platforms,
             services,
             context,
             error_messages=ErrorMessages(spending_store, admins),
@@ -212,7 +211,7 @@ async def run_core(
 
         watermarks, shard_assignment = Watermarks(database), ShardAssignment(database, turns._lease, "discord")
         yield CoreParts(
-            model, database, turns, inbox, services, watermarks, shard_assignment, answerer, worker, answer, channels
+            model, database, turns, inbox, services, watermarks, shard_assignment, answerer, worker, answer, platform
         )
 
 
@@ -241,6 +240,7 @@ class WiredBot:
     def __init__(self, core: CoreParts) -> None:
         self.model = core.model
         self.database = core.database
+        self.platform = core.platform
         self.turns = core.turns
         self.inbox = core.inbox
         self.services = core.services

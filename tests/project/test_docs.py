@@ -26,10 +26,11 @@ from bot.settings import Settings
 from bot.setup import SetupPlatform, probes
 from bot.setup.manifest_command import format_manifest
 from channels.commands.handlers import COMMAND_DESCRIPTIONS
-from channels.discord.adapter import DiscordChannel
+from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import api as discord_api
 from channels.discord.client.gateway import make_intents
 from channels.discord.invite import PERMISSIONS, required_permissions
+from channels.discord.platform import DiscordPlatform
 from channels.discord.replies import surface as discord_surface
 from channels.discord.settings import DiscordSettings
 from channels.markdown.dialect import MessageLimits
@@ -506,7 +507,7 @@ async def run_adapter(simulator: DiscordSimulator) -> AsyncIterator[RecordingInb
     settings, box = DiscordSettings(bot_token=simulator.bot_token, api_url=simulator.api_url), RecordingInbox()
     database = Database("sqlite+aiosqlite://")
     lease = Lease(database)
-    assignment = ShardAssignment(database, lease, DiscordChannel.name)
+    assignment = ShardAssignment(database, lease, DiscordAdapter.name)
     nothing: Any = None  # unused by the messages of the docs
     interactions = EntryStore(database, Lease(database))
     refusals = DenialNoticeStore(database)
@@ -514,15 +515,16 @@ async def run_adapter(simulator: DiscordSimulator) -> AsyncIterator[RecordingInb
     services = ChannelServices(
         inbox, nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing, background
     )
-    channel = DiscordChannel(settings, services, Watermarks(database), BackfillLimits(), assignment)
+    platform = DiscordPlatform(settings)
+    adapter = DiscordAdapter(platform, services, Watermarks(database), BackfillLimits(), assignment)
     try:
         await migrate(database)
         await lease.acquire()
-        await channel.start()
+        await adapter.start()
         yield box
     finally:
-        await channel.stop()
-        await channel.aclose()
+        await adapter.stop()
+        await platform.aclose()
         await database.aclose()
 
 

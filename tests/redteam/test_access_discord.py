@@ -39,7 +39,7 @@ async def wait_until_processed(bot: WiredDiscordBot) -> None:
     """
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.wait_for_replies(last, "heard: last")
-    await bot.channel._intake.drain(20)
+    await bot.adapter._intake.drain(20)
 
 
 async def find_tables_with(bot: WiredDiscordBot, message: str) -> list[str]:
@@ -203,7 +203,7 @@ async def test_each_rate_limited_command_gets_a_private_answer(
 ) -> None:
     monkeypatch.setattr(RateLimitDenial, "minutes", 60)
     async with run_bot(server, tmp_path, echo) as bot:
-        bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
+        bot.adapter._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
         responses = [await server.run_command("ada", "general", "info") for _ in range(3)]
         for response, text in zip(responses, [words.NOTHING_TO_RESET, refusal, refusal], strict=True):
@@ -219,7 +219,7 @@ async def test_a_press_by_an_unresolved_user_is_denied_privately(server: Discord
         question = await server.post_message("ada", server.open_dm("ada"), "hello")
         (answer,) = await bot.wait_for_replies(question, "heard: hello")
         await server.wait_for(lambda: words.REGENERATE in answer.buttons)
-        bot.channel._intake._identities._roles._fresh.clear()
+        bot.adapter._intake._identities._roles._fresh.clear()
         server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)
         response = await server.click_button("ada", answer, answer.buttons[words.REGENERATE])
         await server.wait_for(

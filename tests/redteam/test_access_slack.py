@@ -49,7 +49,7 @@ async def wait_until_processed(bot: WiredSlackBot, n: int = 0) -> None:
     last = await bot.mention_bot("linus", "random", f"last {n}")
     await bot.wait_for_texts(last, lambda texts: f"heard: linus: last {n}" in texts)
     await bot.slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in bot.slack.envelopes))
-    await bot.channel._intake.drain(20)
+    await bot.adapter._intake.drain(20)
 
 
 async def wait_for_inbox_rows(bot: WiredSlackBot, count: int) -> None:
@@ -210,7 +210,7 @@ async def test_rate_limited_commands_are_denied_in_one_sentence(
 ) -> None:
     monkeypatch.setattr(RateLimitDenial, "minutes", 60)
     async with run_bot(slack, tmp_path, echo) as bot:
-        bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
+        bot.adapter._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
         questions = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]
         theirs = await bot.mention_bot("grace", "general", "help")
         await wait_until_processed(bot)
@@ -245,7 +245,7 @@ async def test_an_unresolved_user_is_denied_and_told(slack: SlackSimulator, tmp_
         question = await bot.mention_bot("mina", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "heard: mina: one" in texts)
         (answer,) = [m for m in bot.list_thread(question) if m.user == slack.bot_user_id]
-        groups = bot.channel._directory._groups
+        groups = bot.platform.directory._groups
         groups._fresh.clear()
         groups._last.clear()
         slack.scopes.discard("usergroups:read")

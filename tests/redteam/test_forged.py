@@ -106,11 +106,11 @@ async def test_a_forged_button_does_nothing(slack: SlackSimulator, tmp_path: Pat
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
         (turn,) = await bot.list_turns()
-        identity = await bot.channel._identities.resolve_interaction(*get_address(bot, "ada"))
+        identity = await bot.adapter._identities.resolve_interaction(*get_address(bot, "ada"))
         for action in ACTIONS:
             for forged in FORGED_IDS:
                 button = f"{action}:{forged.replace('TURN', turn.id)}"
-                answer = await bot.channel._intake.presses.handle(button, actor=identity[0], locale="")
+                answer = await bot.adapter._intake.presses.handle(button, actor=identity[0], locale="")
                 assert answer in (
                     words.UNKNOWN_BUTTON,
                     words.ALREADY_ENDED,
@@ -129,8 +129,8 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
         (turn,) = await bot.list_turns()
-        visitor, _location = await bot.channel._identities.resolve_interaction(*get_address(bot, "grace"))
-        answer = await bot.channel._intake.presses.handle(f"{action}:{turn.id}", actor=visitor, locale="")
+        visitor, _location = await bot.adapter._identities.resolve_interaction(*get_address(bot, "grace"))
+        answer = await bot.adapter._intake.presses.handle(f"{action}:{turn.id}", actor=visitor, locale="")
         assert answer in (words.RETRY_NOT_ALLOWED, words.STOP_NOT_ALLOWED)
         assert await list_rows(bot) == before
 

@@ -95,6 +95,6 @@ async def test_markup_in_model_text_is_shown_as_text(chat: Chat, attack: str) ->
     content = re.sub(
         r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL
     )  # code stays visible
-    assert not re.search(TOKENS[chat.bot.channel.name], content), content
+    assert not re.search(TOKENS[chat.bot.adapter.name], content), content
     if "link" in attack and "evil" in ATTACKS[attack]:
         assert "evil.example" in reply.text

@@ -93,7 +93,7 @@ async def test_a_forged_option_of_discords_export_command_returns_nothing(
         for form in ("discord:1:2", "../x", "json "):
             with pytest.raises(ValueError, match="is not a choice"):  # neither Discord nor the bot offers this choice
                 await server.run_command("grace", "general", "export", form=form)
-            commands, asker = bot.channel._intake.commands, InboxEntry("command", inbound(author="U1"), {}, {"a": 1})
+            commands, asker = bot.adapter._intake.commands, InboxEntry("command", inbound(author="U1"), {}, {"a": 1})
             exported = await commands._export("s", form, asker, ENGLISH) if form != "json " else None
             assert exported is None or (exported.text, exported.file) == (words.UNKNOWN_EXPORT_FORMAT, None)
         responses = await server.run_command("grace", "general", "export", form="json")

@@ -11,10 +11,11 @@ from typing import Any, cast
 import pytest
 from google.genai import types
 
-from channels.base import Channel, ContextMessage, MessageText
+from channels.base import ContextMessage, MessageText
 from channels.i18n.messages import ENGLISH
 from channels.intake.attachments import AttachmentReader
 from channels.intake.context import build_context_quotes, label_names
+from channels.platform import Platform
 from channels.replies.approval_message import approval_text, decision_buttons
 from channels.settings import AttachmentLimits
 from chatrig.discord import DiscordSimulator
@@ -181,8 +182,8 @@ async def test_a_name_that_looks_like_another_one_has_its_id_in_the_prompt(platf
             assert f"{name} ({ids[name]}): delete it" in prompt
 
 
-class ChannelWithoutFiles:
-    """Channel adapter that fails if a file is fetched."""
+class PlatformWithoutFiles:
+    """Platform that fails if a file is fetched."""
 
     async def fetch(self, *_: Any) -> Any:
         raise AssertionError("it is not asked for")
@@ -201,9 +202,9 @@ class ChannelWithoutFiles:
 async def test_an_attachment_has_a_plain_name_without_a_path(name: str) -> None:
     file = Attachment(name, "application/x-nothing", 10**12, {})
     message = inbound("look", attachments=(file,))
-    channel = cast("Channel", ChannelWithoutFiles())  # the test uses no other method of a channel
+    platform = cast("Platform", PlatformWithoutFiles())  # the test uses no other method of a platform
     messages_read, files = await AttachmentReader(AttachmentLimits()).read(
-        channel, [message], [MessageText("look", "ada")], DEFAULT_FILES
+        platform, [message], [MessageText("look", "ada")], DEFAULT_FILES
     )
     own = escape_brackets(messages_read[0].text)
     assert files.media == []

@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
-from channels.base import FetchedFile, FileCheck
 from channels.discord.client.api import DiscordApi
 from channels.discord.events.content import read_content
-from channels.intake.downloads import FileClient, UnreadableFileError
+from channels.intake.downloads import FileClient
+from channels.platform import FetchedFile, FileCheck, UnreadableFileError
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
 

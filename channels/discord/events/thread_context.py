@@ -40,14 +40,14 @@ MessageKey = tuple[int, int]
 
 
 class DiscordContextFetcher:
-    """Fetches the context messages of turns from Discord: see `Channel.fetch_context`."""
+    """Fetches the context messages of turns from Discord: see `Platform.fetch_context`."""
 
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
         self._mentions = DiscordMentionResolver(api)
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
-        """Fetch the context messages of a turn: see `Channel.fetch_context`.
+        """Fetch the context messages of a turn: see `Platform.fetch_context`.
 
         Args:
             messages: the messages of the turn, oldest first.

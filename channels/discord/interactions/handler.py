@@ -5,7 +5,7 @@ Discord: docs.discord.com/developers/interactions/receiving-and-responding.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -15,20 +15,19 @@ from typing import Any
 import aiohttp
 import discord
 
-from channels.base import Channel, Priority, Surface
+from channels.base import Priority
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandResult
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.discord.access import DiscordIdentityResolver
-from channels.discord.client.api import NO_MENTIONS, DiscordApi
+from channels.discord.client.api import NO_MENTIONS
+from channels.discord.client.responses import RESPONSE_ID
 from channels.discord.events.content import read_content
 from channels.discord.events.parser import move_to_thread
 from channels.discord.events.thread_titles import parse_thread
 from channels.discord.interactions.forms import FORM_PAGE_SIZE, MODAL_PREFIX, create_modal, parse_form
-from channels.discord.interactions.responses import RESPONSE_ID, InteractionResponder
+from channels.discord.platform import DiscordPlatform
 from channels.discord.replies.reactions import mark_denied
-from channels.discord.replies.surface import DiscordSurface
 from channels.discord.session_ids import PLATFORM, ephemeral_ids, event_key, place_id, session_id, snowflake_time
-from channels.discord.settings import DiscordSettings
 from channels.discord.text import disable_mentions, quote_lines, shorten
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -37,14 +36,12 @@ from channels.intake.handler import IntakeHandler, Retract
 from channels.intake.incoming import SYNCHRONOUS_SECONDS, IncomingMessage, MenuAction
 from channels.rate_limits.caller import RefusedError
 from channels.replies.buttons import Press, parse_button
-from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
 from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
 from core.inbox.entries import EntryKind, InboxEntry
 from core.inbox_message import Attachment, InboxMessage, storable_text
-from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
@@ -69,46 +66,27 @@ class DiscordIntakeHandler(IntakeHandler):
 
     Args:
         work: counts the handlers that are running; the shutdown waits for them.
-        channel: creates the surfaces of replies.
-        cipher: encrypts the stored interactions and their tokens.
         identities: looks up the roles and the location of an interaction's author.
-        get_surface: returns the reply surface for an address.
-        get_responder: returns the `InteractionResponder` for an address with an `application` and an encrypted `token`.
     """
 
-    platform = PLATFORM
     must_refuse = True
     form_page_size = FORM_PAGE_SIZE
+    _platform: DiscordPlatform
 
     def __init__(
         self,
-        settings: DiscordSettings,
-        api: DiscordApi,
+        platform: DiscordPlatform,
         services: ChannelServices,
         work: BackgroundTasks,
         *,
-        channel: Channel,
-        queued_reactions: QueuedReactions,
         syntax: CommandSyntax,
-        cipher: Cipher,
         identities: DiscordIdentityResolver,
-        get_surface: Callable[[Mapping[str, Any]], DiscordSurface],
-        get_responder: Callable[[Mapping[str, Any]], InteractionResponder],
     ) -> None:
-        super().__init__(services, queued_reactions, syntax=syntax, cipher=cipher)
-        self._channel = channel
-        self._settings = settings
-        self._api = api
+        super().__init__(platform, services, platform.queued_reactions, syntax=syntax, cipher=platform.cipher)
+        self._settings = platform.settings
+        self._api = platform.api
         self._work = work
         self._identities = identities
-        self._get_surface = get_surface
-        self._get_responder = get_responder
-
-    def create_surface(self, message: InboxMessage) -> Surface:
-        return self._channel.create_surface(message.address, turn_id=message.event_key)
-
-    async def get_locale(self, message: InboxMessage) -> str:
-        return await self._channel.get_locale(message)
 
     async def deny_privately(self, message: InboxMessage, text: str) -> None:
         """Send a refusal to a message's author by direct message.
@@ -391,7 +369,7 @@ class DiscordIntakeHandler(IntakeHandler):
         Raises:
             SurfaceError: the result cannot be shown, such as a refused response in a channel where the bot cannot post.
         """
-        responder = self._get_responder(entry.surface)
+        responder = self._platform.create_responder(entry.surface)
         if entry.kind in ("press", "answer"):
             if entry.kind == "answer" and entry.surface.get("is_of_private_message"):
                 with suppress(RefusedError):  # the user has dismissed the message
@@ -411,15 +389,16 @@ class DiscordIntakeHandler(IntakeHandler):
                 result = await commands.run(name, entry.values["argument"], public)
             say, is_private = words.messages_for(entry.locale), name in PRIVATE_COMMANDS
             text = commands.format_private_hint(name, say) if is_private else result.text  # everyone can read it
-            await self._get_surface({**address, "side_name": entry.event_key}).post_message(text, result.file)
+            surface = self._platform.create_message_surface({**address, "side_name": entry.event_key})
+            await surface.post_message(text, result.file)
 
     async def close_form(self, entry: InboxEntry) -> None:
         if entry.surface.get("is_of_private_message"):
             with suppress(RefusedError):  # the user has dismissed the message
-                await self._get_responder(entry.surface).delete_message(RESPONSE_ID)
+                await self._platform.create_responder(entry.surface).delete_message(RESPONSE_ID)
 
     async def refuse(self, entry: InboxEntry, text: str) -> None:
-        responder = self._get_responder(entry.surface)
+        responder = self._platform.create_responder(entry.surface)
         if entry.kind in ("press", "answer"):
             await responder.send_ephemeral(text)
         elif entry.is_private:
@@ -460,8 +439,8 @@ class DiscordIntakeHandler(IntakeHandler):
         """
         quote = entry.values["quote"]
         with suppress(RefusedError):
-            return str(await self._get_responder(entry.surface).answer(quote))
-        surface = self._get_surface({**entry.message.address, "side_name": entry.event_key})
+            return str(await self._platform.create_responder(entry.surface).answer(quote))
+        surface = self._platform.create_message_surface({**entry.message.address, "side_name": entry.event_key})
         return await surface.post_text(f"**{disable_mentions(entry.name)}**\n{quote}")
 
 

@@ -1,7 +1,7 @@
 """Reactions on users' messages that wait, or that the bot does not answer."""
 
 from channels.discord.client.api import DiscordApi
-from channels.emoji_names import to_character
+from channels.markdown.emoji_names import to_character
 from channels.replies.reactions import Address, QueuedReactions
 
 QUEUED_EMOJI = "👀"

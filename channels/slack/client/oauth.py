@@ -97,7 +97,7 @@ class SignedStateStore(AsyncOAuthStateStore):
 
 
 def oauth_routes(
-    web_client: AsyncWebClient, tokens: WorkspaceTokenStore, vault: Vault, *, client_id: str, client_secret: str
+    web_client: AsyncWebClient, tokens: WorkspaceTokenStore, *, client_id: str, client_secret: str
 ) -> Sequence[web.AbstractRouteDef]:
     """Return the HTTP routes of the two pages with which users install the app.
 
@@ -106,8 +106,7 @@ def oauth_routes(
 
     Args:
         web_client: a client without a token.
-        tokens: stores the bot's token of each workspace.
-        vault: signs the `state` of an installation.
+        tokens: stores the bot's token of each workspace; its vault signs the `state` of an installation.
     """
     settings = AsyncOAuthSettings(
         client_id=client_id,
@@ -118,7 +117,7 @@ def oauth_routes(
         redirect_uri_path=REDIRECT_PATH,
         authorization_url=web_client.base_url.removesuffix("api/") + "oauth/v2/authorize",
         installation_store=VaultInstallationStore(tokens),
-        state_store=SignedStateStore(vault),
+        state_store=SignedStateStore(tokens.vault),
         state_expiration_seconds=STATE_SECONDS,
     )
     flow = AsyncOAuthFlow(client=web_client, settings=settings, logger=log)

@@ -26,7 +26,7 @@ class WorkspaceTokenStore:
     """
 
     def __init__(self, vault: Vault) -> None:
-        self._vault = vault
+        self.vault = vault
         self._cache: TTLCache[str, str, float] = TTLCache(MAX_TOKENS, TOKEN_SECONDS)
 
     async def verify(self) -> None:
@@ -36,7 +36,7 @@ class WorkspaceTokenStore:
             SettingsError: the tokens are encrypted with another key.
             StoreError: the database cannot be used.
         """
-        await self._vault.count_decryptable()
+        await self.vault.count_decryptable()
 
     async def add(self, team: str, details: Mapping[str, Any], token: str) -> None:
         """Store the token of a workspace in which the app was installed.
@@ -52,7 +52,7 @@ class WorkspaceTokenStore:
             StoreError: the token cannot be stored.
         """
         add_secret(token)
-        await self._vault.put(_name(team), {**details, "token": token, "at": int(time.time())})
+        await self.vault.put(_name(team), {**details, "token": token, "at": int(time.time())})
         self._cache[team] = token
 
     async def remove(self, team: str, removed_at: float) -> None:
@@ -67,10 +67,10 @@ class WorkspaceTokenStore:
         Raises:
             StoreError: the token cannot be deleted.
         """
-        stored = await self._vault.get(_name(team))
+        stored = await self.vault.get(_name(team))
         if stored is not None and removed_at < stored["at"]:
             return
-        await self._vault.remove(_name(team))
+        await self.vault.remove(_name(team))
         log.info("the app was uninstalled from workspace %s", team)
         self._cache.pop(team, None)
 
@@ -107,7 +107,7 @@ class WorkspaceTokenStore:
     async def _load(self, team: str) -> str | None:
         with suppress(KeyError):
             return self._cache[team]
-        stored = await self._vault.get(_name(team))
+        stored = await self.vault.get(_name(team))
         if stored is None:
             return None
         token = self._cache[team] = str(stored["token"])

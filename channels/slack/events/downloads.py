@@ -7,8 +7,8 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from channels.base import FetchedFile, FileCheck
-from channels.intake.downloads import FileClient, UnreadableFileError
+from channels.intake.downloads import FileClient
+from channels.platform import FetchedFile, FileCheck, UnreadableFileError
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_4

@@ -31,7 +31,7 @@ MAX_NAMED_MESSAGES = 200
 
 
 class SlackContextFetcher:
-    """Fetches the context messages of turns from Slack: see `Channel.fetch_context`.
+    """Fetches the context messages of turns from Slack: see `Platform.fetch_context`.
 
     Args:
         directory: looks up the names of authors and mentioned users.
@@ -45,7 +45,7 @@ class SlackContextFetcher:
         self._tracks_unaddressed = tracks_unaddressed
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
-        """Fetch the context messages of a turn: see `Channel.fetch_context`.
+        """Fetch the context messages of a turn: see `Platform.fetch_context`.
 
         Args:
             messages: the messages of the turn, oldest first.

@@ -6,7 +6,7 @@ Slack: docs.slack.dev/interactivity. It waits for 3 seconds for the acknowledgem
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,32 +14,27 @@ from typing import Any
 
 from slack_bolt.async_app import AsyncAck
 
-from channels.base import Channel
 from channels.commands.handlers import CommandResult
 from channels.i18n import messages as words
 from channels.intake.context import about_reference
 from channels.intake.handler import IntakeHandler, Retract
 from channels.intake.incoming import Incoming, IncomingMessage
 from channels.rate_limits.caller import RefusedError
-from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed_id
-from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.authors import resolve_authors
 from channels.slack.interactions.commands import MAX_CHOICES, choice_buttons, choice_text, parse_choice
 from channels.slack.interactions.forms import FIELD_PREFIX, answer_modal, parse_form
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
 from channels.slack.interactions.shortcuts import ASK_INPUT, ask_modal, make_command_syntax, modal_metadata
-from channels.slack.replies.surface import SlackSurface
-from channels.slack.session_ids import PLATFORM, event_key, session_id, thread_ts_of
-from channels.slack.settings import SlackSettings
+from channels.slack.platform import SlackPlatform
+from channels.slack.session_ids import event_key, session_id, thread_ts_of
 from channels.slack.text import escape, escape_tokens, make_title, to_plain_text
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
 from core.inbox.entries import InboxEntry
 from core.inbox_message import Attachment, InboxMessage, storable_text
-from core.privacy.vault import Cipher
 from core.secret_redaction import format_error
 from core.tools.human_requests import Question
 
@@ -54,46 +49,19 @@ class SlackIntakeHandler(IntakeHandler):
 
     Args:
         identities: looks up the user groups and location of an interaction's author.
-        directory: looks up names and locales.
-        responder: sends the private answers, and opens modals.
-        channel: looks up locales.
-        surface: returns the surface of the reply to a message.
-        is_installed: returns whether the app is installed in a workspace; raises `StoreError` if the database fails.
     """
 
-    platform = PLATFORM
     must_refuse = False
+    _platform: SlackPlatform
 
-    def __init__(
-        self,
-        settings: SlackSettings,
-        services: ChannelServices,
-        identities: SlackIdentityResolver,
-        directory: WorkspaceDirectory,
-        responder: PrivateResponder,
-        *,
-        channel: Channel,
-        queued_reactions: QueuedReactions,
-        cipher: Cipher,
-        surface: Callable[[InboxMessage], SlackSurface],
-        is_installed: Callable[[str], Awaitable[bool]],
-    ) -> None:
-        syntax = make_command_syntax(settings.command_prefix)
-        super().__init__(services, queued_reactions, syntax=syntax, cipher=cipher)
-        self._bot_loop_limit = settings.bot_loop_limit
-        self._dm_sessions = settings.dm_sessions
+    def __init__(self, platform: SlackPlatform, services: ChannelServices, identities: SlackIdentityResolver) -> None:
+        syntax = make_command_syntax(platform.settings.command_prefix)
+        super().__init__(platform, services, platform.queued_reactions, syntax=syntax, cipher=platform.cipher)
+        self._bot_loop_limit = platform.settings.bot_loop_limit
+        self._dm_sessions = platform.settings.dm_sessions
         self._identities = identities
-        self._directory = directory
-        self._responder = responder
-        self._channel = channel
-        self._surface = surface
-        self._is_installed = is_installed
-
-    def create_surface(self, message: InboxMessage) -> SlackSurface:
-        return self._surface(message)
-
-    async def get_locale(self, message: InboxMessage) -> str:
-        return await self._channel.get_locale(message)
+        self._directory = platform.directory
+        self._responder = PrivateResponder(platform)
 
     async def accept(self, incoming: Incoming) -> None:
         if isinstance(incoming, IncomingMessage):
@@ -248,7 +216,7 @@ class SlackIntakeHandler(IntakeHandler):
         """
         target = ResponseTarget(**parsed.surface)
         with suppress(StoreError):  # a command that needs the database fails with a message
-            if not await self._is_installed(target.team):
+            if not await self._platform.is_installed(target.team):
                 return ""
         locale = await words.resolve_locale(self._directory.get_locale(target.team, target.user))
         try:
@@ -380,7 +348,7 @@ class SlackIntakeHandler(IntakeHandler):
                 ),
             ),
         )
-        surface = self._surface(inbound)
+        surface = self._platform.create_surface(inbound.address, turn_id=inbound.event_key)
         try:
             ts = await surface.post_text(f"**{escape_tokens(names[user])}**: {escape_tokens(prompt)}")
         except RefusedError:

@@ -6,7 +6,7 @@ one. `chat.postEphemeral` shows an answer in the thread, if the bot is a member 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,11 +15,11 @@ from channels.base import Button, File
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.rate_limits.caller import RefusedError
-from channels.slack.client.api import SlackApi
 from channels.slack.client.blocks import message_content
 from channels.slack.client.rate_limits import TIER_4
 from channels.slack.events.parser import workspace_of
-from channels.slack.replies.surface import LIMITS, POST_WINDOW, SlackSurface
+from channels.slack.platform import SlackPlatform
+from channels.slack.replies.surface import LIMITS, POST_WINDOW
 from channels.slack.session_ids import PLATFORM, place_id
 from channels.slack.text import escape_tokens
 from core.inbox.entries import EntryKind, InboxEntry
@@ -131,14 +131,11 @@ class PrivateResponder:
     """Sends ephemeral messages and files to a user, and opens modals.
 
     Each method raises `SurfaceError` if Slack refuses the call or cannot be reached.
-
-    Args:
-        surface: returns the reply surface for an address.
     """
 
-    def __init__(self, api: SlackApi, surface: Callable[[Mapping[str, Any]], SlackSurface]) -> None:
-        self._api = api
-        self._surface = surface
+    def __init__(self, platform: SlackPlatform) -> None:
+        self._api = platform.api
+        self._platform = platform
 
     async def send_ephemeral(self, target: ResponseTarget, text: str, buttons: Sequence[Button] = ()) -> None:
         """Post a message that only the user sees, in the thread of the interaction.
@@ -228,7 +225,7 @@ class PrivateResponder:
             assert posted is not None, "only a stream update may be dropped"
             channel, thread_ts = str(posted["channel"]), str(posted["ts"])
         address = {"team": target.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
-        await self._surface(address).post_file(file)
+        await self._platform.create_surface(address).post_file(file)
         if not is_direct:
             return say(words.SENT_AS_DM)
         return text if thread_ts == target.thread_ts else say(words.SENT_IN_THREAD)

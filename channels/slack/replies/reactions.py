@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from channels.emoji_names import to_short_name
+from channels.markdown.emoji_names import to_short_name
 from channels.rate_limits.caller import RefusedError
 from channels.replies.reactions import Address, QueuedReactions
 from channels.slack.client.api import SlackApi

@@ -15,12 +15,12 @@ from bot import app
 from bot.monitoring import health
 from bot.monitoring.health import HealthMonitor
 from bot.settings import Settings
-from channels.base import Channel
 from channels.discord import adapter as discord_channel
-from channels.discord.adapter import DiscordChannel
+from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import gateway
 from channels.intake import backfill as gaps
-from channels.slack.adapter import SlackChannel
+from channels.platform import PlatformAdapter
+from channels.slack.adapter import SlackAdapter
 from channels.slack.client import auth
 from channels.slack.client import socket_mode as socket
 from chatrig.discord import DiscordSimulator
@@ -48,22 +48,24 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.1)
     monkeypatch.setattr(socket, "CLOSE_TIMEOUT_SECONDS", 0.1)
     monkeypatch.setattr(gateway, "CLOSE_TIMEOUT_SECONDS", 0.1)
-    monkeypatch.setattr(SlackChannel, "heartbeat_interval", 0.2)
-    monkeypatch.setattr(DiscordChannel, "heartbeat_interval", 0.5)
+    monkeypatch.setattr(SlackAdapter, "heartbeat_interval", 0.2)
+    monkeypatch.setattr(DiscordAdapter, "heartbeat_interval", 0.5)
 
 
 @asynccontextmanager
-async def watch_health(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[HealthMonitor]:
-    """Run a health monitor of connected channels, and yield it once it is ready.
+async def watch_health(
+    database: Database, *adapters: PlatformAdapter, limit: float = 60
+) -> AsyncIterator[HealthMonitor]:
+    """Run a health monitor of connected adapters, and yield it once it is ready.
 
     The end of the context raises the monitor's errors.
 
     Args:
-        limit: seconds without an event after which a channel is reconnected at the latest.
+        limit: seconds without an event after which an adapter is reconnected at the latest.
     """
     found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=limit)
     assert not found.is_ready
-    watching = asyncio.create_task(found.watch(channels, database))
+    watching = asyncio.create_task(found.watch(adapters, database))
     await wait_until(lambda: found.is_ready)
     try:
         yield found
@@ -78,7 +80,7 @@ async def test_the_bot_is_not_ready_until_each_channel_is_connected(tmp_path: Pa
     async with (
         SlackSimulator(rate_limits=False) as simulator,
         slack.run_bot(simulator, tmp_path, echo) as bot,
-        watch_health(bot.database, bot.channel) as found,
+        watch_health(bot.database, bot.adapter) as found,
     ):
         simulator.faults.fail(CONNECTING, 100_000)
         await simulator.freeze_sockets()
@@ -95,7 +97,7 @@ async def test_a_revoked_token_is_reported_and_not_retried(tmp_path: Path, caplo
         found = HealthMonitor(silence_seconds=1.0, max_silence_seconds=2.5)
         simulator.faults.fail("auth.test", 100_000, error="account_inactive")
         with pytest.raises(ConnectionLostError, match=r"slack: no heartbeat for \d s; ending"):
-            await asyncio.wait_for(found.watch([bot.channel], bot.database), 30)
+            await asyncio.wait_for(found.watch([bot.adapter], bot.database), 30)
         assert "auth.test: Slack says account_inactive" in caplog.text
         assert caplog.text.count("slack: reconnecting") == 2
 
@@ -106,7 +108,7 @@ async def test_a_dead_discord_connection_is_replaced_and_its_messages_are_answer
     async with (
         discord.run_discord(speed=400) as server,
         discord.run_bot(server, tmp_path, echo) as bot,
-        watch_health(bot.database, bot.channel) as found,
+        watch_health(bot.database, bot.adapter) as found,
     ):
         direct = server.open_dm("ada")
         await bot.wait_for_replies(await server.post_message("ada", direct, "hello"), "heard: hello")
@@ -149,7 +151,7 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
     async with (
         SlackSimulator(rate_limits=False) as simulator,
         slack.run_bot(simulator, disk, echo) as bot,
-        watch_health(bot.database, bot.channel) as found,
+        watch_health(bot.database, bot.adapter) as found,
     ):
         direct = simulator.open_dm("ada")
         with fill_disk(disk):
@@ -204,9 +206,9 @@ async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
                 sa.insert(workers).values(id="other", lease_expires_at=float("inf"), rate_limit_usage={})
             )
             await connection.execute(sa.insert(channels).values(name="discord", owner="other"))
-        await bot.channel.start()
+        await bot.adapter.start()
         found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=1.0)
-        watching = asyncio.create_task(found.watch([bot.channel], bot.database))
+        watching = asyncio.create_task(found.watch([bot.adapter], bot.database))
         await wait_until(lambda: found.is_ready)
         server.faults.refuse_handshakes(100_000)
         async with bot.database.write() as connection:

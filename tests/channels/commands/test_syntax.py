@@ -145,7 +145,7 @@ async def register_commands(chat: Chat, names: set[str]) -> None:
             return []
 
     commands = [command.to_dict(tree) for command in tree.get_commands()]
-    http = chat.bot.channel._client.http
+    http = chat.bot.platform.client.http
     await http.bulk_upsert_global_commands(chat.simulator.bot_id, payload=commands)
 
 

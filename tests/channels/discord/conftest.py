@@ -14,11 +14,12 @@ from discord.gateway import DiscordWebSocket
 
 from channels.access import AccessPolicy, AccessRules
 from channels.discord import adapter
-from channels.discord.adapter import DiscordChannel
+from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import shards
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
 from channels.discord.invite import required_permissions
+from channels.discord.platform import DiscordPlatform
 from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
 from channels.settings import MAX_MESSAGES, BackfillLimits
@@ -121,10 +122,10 @@ def client(api: DiscordApi) -> discord.Client:
 class WiredDiscordBot(WiredBot):
     """Bot with a local Discord server and a scripted model."""
 
-    def __init__(self, server: DiscordSimulator, channel: DiscordChannel, core: CoreParts) -> None:
+    def __init__(self, server: DiscordSimulator, adapter: DiscordAdapter, core: CoreParts) -> None:
         super().__init__(core)
         self.server = server
-        self.channel = channel
+        self.adapter = adapter
 
     @property
     def mention(self) -> str:
@@ -195,23 +196,22 @@ async def run_bot(
         limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": max_chunks, "follow": follow}
         guilds = frozenset(map(str, settings.get("guilds", ())))
         limits["access_policy"] = AccessPolicy({"discord": replace(rules, guilds=guilds)}, admins)
-        core_parts = await stack.enter_async_context(run_core(tmp_path, *script, **limits, **(core or {})))
-        channel = core_parts.channels[DiscordChannel.name] = DiscordChannel(
-            create_settings(server, **settings),
-            core_parts.services,
-            core_parts.watermarks,
-            backfill_limits,
-            core_parts.shard_assignment,
+        platform = DiscordPlatform(create_settings(server, **settings))
+        core_parts = await stack.enter_async_context(
+            run_core(tmp_path, lambda _: platform, *script, **limits, **(core or {}))
         )
-        stack.push_async_callback(channel.aclose)
-        bot = WiredDiscordBot(server, channel, core_parts)
+        stack.push_async_callback(platform.aclose)
+        adapter = DiscordAdapter(
+            platform, core_parts.services, core_parts.watermarks, backfill_limits, core_parts.shard_assignment
+        )
+        bot = WiredDiscordBot(server, adapter, core_parts)
         worker_task = asyncio.create_task(bot.worker.run(core_parts.answer))
         try:
             if connect:
-                await bot.channel.start()
+                await bot.adapter.start()
             yield bot
         finally:
-            await bot.channel.stop()
+            await bot.adapter.stop()
             await bot.worker.stop(stop_timeout)
             await asyncio.wait_for(worker_task, 30)
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from channels.discord.adapter import DiscordChannel
+from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import gateway as gateway_module
 from channels.discord.client.gateway import GatewayClient
+from channels.discord.platform import DiscordPlatform
 from channels.i18n import messages as words
 from channels.intake import backfill
 from chatrig.discord import DiscordSimulator
@@ -31,9 +32,8 @@ async def test_a_message_that_two_connections_receive_is_answered_once(
     server: DiscordSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
-        other = DiscordChannel(
-            create_settings(server), bot.services, bot.watermarks, BACKFILL_LIMITS, bot.shard_assignment
-        )
+        platform = DiscordPlatform(create_settings(server))
+        other = DiscordAdapter(platform, bot.services, bot.watermarks, BACKFILL_LIMITS, bot.shard_assignment)
         await other.start()
         try:
             assert len(server.sessions) == 2
@@ -41,7 +41,7 @@ async def test_a_message_that_two_connections_receive_is_answered_once(
             await bot.wait_for_replies(await bot.mention_bot("ada", "general", "two"), "heard: Ada Lovelace: two")
         finally:
             await other.stop()
-            await other.aclose()
+            await platform.aclose()
         assert len(await bot.list_inbox_messages()) == 2
         assert len(bot.list_bot_messages("general")) == 2
 
@@ -122,7 +122,7 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
             question = await bot.mention_bot("ada", "general", "two")
             await wait_until(lambda: "a message or a change of one is not stored yet" in caplog.text)
             async with asyncio.timeout(30):
-                await bot.channel.stop()
+                await bot.adapter.stop()
     assert bot.list_texts(question) == []
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
@@ -136,7 +136,7 @@ async def test_a_stop_ends_the_intake_and_completes_running_answers(server: Disc
     async with run_bot(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "half,")
-        await bot.channel.stop()
+        await bot.adapter.stop()
         assert server.connection_count == 0
         unheard = await bot.mention_bot("ada", "general", "two")
         go_on.set()
@@ -203,10 +203,10 @@ async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
     monkeypatch.setattr(gateway_module, "CLOSE_TIMEOUT_SECONDS", 0.1)
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         server.faults.delay("GET /gateway/bot", 30)
-        starting = asyncio.create_task(bot.channel.start())
+        starting = asyncio.create_task(bot.adapter.start())
         await server.wait_for(lambda: bot.list_calls("GET /gateway/bot"))
         async with asyncio.timeout(20):
-            await bot.channel.stop()
+            await bot.adapter.stop()
         starting.cancel()
         await asyncio.wait([starting])
 

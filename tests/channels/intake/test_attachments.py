@@ -152,7 +152,7 @@ async def test_a_failed_download_is_retried_and_a_hanging_one_blocks_nobody(simu
         async def hang(*_: Any) -> Any:
             await asyncio.Event().wait()
 
-        chat.bot.channel.fetch_file = hang
+        chat.bot.platform.fetch_file = hang
         await chat.say("look", files={"cat.png": PNG})
         await wait_for_answer(chat, "Well.")
         assert "cat.png (2 kB): it did not download in time]" in get_last_text(chat)

@@ -7,13 +7,14 @@ import pytest
 import sqlalchemy as sa
 
 from channels.access import AccessPolicy
-from channels.base import Channels, File, Surface
+from channels.base import File, Surface
 from channels.commands.handlers import CommandResult
 from channels.commands.syntax import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from channels.intake.handler import IntakeHandler, Retract
 from channels.intake.incoming import IncomingChange, IncomingMessage
+from channels.platform import Platform, Platforms
 from channels.replies.buttons import ButtonAction, create_button
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.request_message import RequestMessages
@@ -86,7 +87,7 @@ class IntakeRecorder:
             FeedbackStore(self.database),
             cast(ReplyRerenderer, RecordingRerenderer(self.renderings)),
             human_requests,
-            RequestMessages(Channels(), human_requests, background),
+            RequestMessages(Platforms(), human_requests, background),
             EntryStore(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),
             DenialNoticeStore(self.database),
@@ -164,21 +165,30 @@ class RecordingRerenderer:
         self._renderings.append((turn_id, ending))
 
 
+class RecordingPlatform:
+    """Platform whose surfaces are the recorder."""
+
+    name = "test"
+
+    def __init__(self, recorder: IntakeRecorder) -> None:
+        self._recorder = recorder
+
+    def create_surface(self, _address: Address, *, turn_id: str = "") -> Surface:
+        return cast(Surface, self._recorder)
+
+    async def get_locale(self, _message: InboxMessage) -> str:
+        return self._recorder.locale
+
+
 class RecordingIntake(IntakeHandler):
     """Intake of a platform without interactions."""
 
-    platform = "test"
     must_refuse = False
 
     def __init__(self, recorder: IntakeRecorder, services: ChannelServices) -> None:
-        super().__init__(services, recorder.queued_reactions, syntax=SYNTAX, cipher=Cipher("secret"))
+        platform = cast(Platform, RecordingPlatform(recorder))
+        super().__init__(platform, services, recorder.queued_reactions, syntax=SYNTAX, cipher=Cipher("secret"))
         self._recorder = recorder
-
-    def create_surface(self, message: InboxMessage) -> Surface:
-        return cast(Surface, self._recorder)
-
-    async def get_locale(self, message: InboxMessage) -> str:
-        return self._recorder.locale
 
     async def deny_privately(self, message: InboxMessage, text: str) -> None:
         self._recorder.private_texts.append((message.author, text))
@@ -328,20 +338,6 @@ async def test_a_failed_command_answer_is_logged(recorder: IntakeRecorder, caplo
     assert "answer to reset failed: SurfaceError: forbidden" in caplog.text
 
 
-async def test_an_unexpected_task_error_is_logged_without_content(
-    recorder: IntakeRecorder, caplog: pytest.LogCaptureFixture
-) -> None:
-    text = "somebody's words"
-
-    async def raise_key_error() -> None:
-        raise KeyError(text)
-
-    recorder.intake._services.background.start(raise_key_error(), name="press")
-    await recorder.intake.drain(5)
-    assert "press failed: KeyError" in caplog.text
-    assert text not in caplog.text
-
-
 async def test_a_failed_insert_is_reported_to_the_adapter(
     recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,7 +447,7 @@ async def test_a_late_stop_ends_only_earlier_messages(recorder: IntakeRecorder) 
 async def test_a_command_is_recorded_only_after_its_input_is_resolved(
     recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder.intake, "get_locale", raise_store_error)
+    monkeypatch.setattr(RecordingPlatform, "get_locale", raise_store_error)
     message = inbound("help")
     with pytest.raises(StoreError):
         await recorder.deliver(message)

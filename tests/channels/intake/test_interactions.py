@@ -156,7 +156,7 @@ async def test_the_token_of_an_interaction_is_encrypted_in_the_database(tmp_path
         token = str(row.message["address"]["token"])
         tokens = {part for call in server.calls for part in call.path.split("/")}
         assert token not in tokens
-        assert chat.bot.channel._cipher.decrypt(token) in tokens
+        assert chat.bot.platform.cipher.decrypt(token) in tokens
 
 
 async def ask_privately(simulator: Any, name: str) -> Any:

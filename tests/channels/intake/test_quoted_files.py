@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 
-from channels.base import Channel, ContextMessage, FetchedFile, FileCheck, MessageText
+from channels.base import ContextMessage, MessageText
 from channels.i18n import messages as words
 from channels.intake.attachments import AttachmentReader
+from channels.platform import FetchedFile, FileCheck, Platform
 from channels.settings import AttachmentLimits
 from chatrig.slack import SlackFile, SlackSimulator
 from core.inbox_message import Attachment, InboxMessage
@@ -54,8 +55,8 @@ async def forward(simulator: Any, user: str, message: Any) -> None:
         await simulator.forward_message(user, message, simulator.open_dm(user))
 
 
-class ChannelWithFiles:
-    """Channel whose files all have one text."""
+class PlatformWithFiles:
+    """Platform whose files all have one text."""
 
     async def fetch_file(self, message: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         return FetchedFile(file, b"text")
@@ -136,7 +137,7 @@ async def test_the_file_of_a_reply_comes_before_newer_files() -> None:
     newer = [create_message(f"{number}.txt", 10.0 + number) for number in range(9)]
     quoted = create_message("quoted.txt", 1.0, kind="quoted", event_key="k")
     _, files = await AttachmentReader(AttachmentLimits()).read(
-        cast("Channel", ChannelWithFiles()),
+        cast("Platform", PlatformWithFiles()),
         [inbound("look")],
         [MessageText("look", "ada")],
         DEFAULT_FILES,
@@ -165,7 +166,7 @@ async def test_a_quoted_file_that_is_gone_does_not_end_the_turn(simulator: Any, 
         async def fail(*_: Any) -> Any:
             raise OSError("the host is gone")
 
-        chat.bot.channel.fetch_file = fail
+        chat.bot.platform.fetch_file = fail
         quoted = await post(simulator, "grace", "look", {"cat.png": PNG})
         await ask(chat, quoted, "what is this?")
         await wait_for_answer(chat, "I see.")

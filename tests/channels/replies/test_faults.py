@@ -76,7 +76,7 @@ async def run_shared_bot(platform: str, folder: Path, **kwargs: Any) -> AsyncIte
             run_simulator(platform) as simulator,
             run_conversation(simulator, folder, BreakingModel(), max_chunks=3, **kwargs) as chat,
         ):
-            client: Any = chat.bot.channel._client
+            client: Any = chat.bot.platform.client
             if isinstance(simulator, SlackSimulator):
                 client.timeout = TIMEOUT
             else:
@@ -221,14 +221,14 @@ async def test_transient_faults_leave_the_reply_correct(
     act = await prepare(chat, call, says="slowly" if fault is exceed_timeout else "hi")
     caplog.clear()
     if call == "upload" and isinstance(chat, DiscordChat):  # a later edit attaches the files
-        attach = chat.bot.channel._api.set_files
+        attach = chat.bot.platform.api.set_files
 
         async def attach_with_fault(*about: Any) -> None:
             monkeypatch.undo()
             await fault(chat, chat.calls[call])
             await attach(*about)
 
-        monkeypatch.setattr(chat.bot.channel._api, "set_files", attach_with_fault)
+        monkeypatch.setattr(chat.bot.platform.api, "set_files", attach_with_fault)
     else:
         await fault(chat, chat.calls[call])
     await act()

@@ -106,7 +106,7 @@ async def test_disabled_buttons_are_not_shown(simulator: Any, tmp_path: Path) ->
 async def change_message(chat: Any, row: Any, text: str | None) -> None:
     """Edit the message of an inbox row, or delete it if `text` is None, as if its event came now."""
     entry = inbound("", author=row.author, session=row.session)
-    await chat.bot.channel._intake.accept(IncomingChange(entry, row.event_key, text))
+    await chat.bot.adapter._intake.accept(IncomingChange(entry, row.event_key, text))
 
 
 async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
@@ -170,7 +170,7 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
         await chat.press(words.REGENERATE)
         await chat.bot.wait_for_turns(2)
         go_on.set()
-        await chat.bot.channel._intake.drain(5)
+        await chat.bot.adapter._intake.drain(5)
         assert list_texts(chat) == ["Four."]
         assert list_buttons(chat) == [get_answer_buttons(chat)]
 

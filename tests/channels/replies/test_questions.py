@@ -131,7 +131,7 @@ async def test_many_options_are_pages_of_a_menu(simulator: Any, tmp_path: Path) 
     async with run_conversation(simulator, tmp_path, create_choice(*options), "Done.", core=ASKING) as chat:
         await chat.say("a shirt")
         await wait_for_button(chat, words.MORE_OPTIONS)
-        size = chat.bot.channel.max_menu_options
+        size = chat.bot.platform.max_menu_options
         await chat.press(words.MORE_OPTIONS)
         question = await wait_for_button(chat, words.PREVIOUS_OPTIONS)
         (row,) = await list_requests(chat)

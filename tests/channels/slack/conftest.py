@@ -14,15 +14,17 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.server import run_server
 from channels.access import AccessPolicy, AccessRules
 from channels.settings import MAX_MESSAGES, BackfillLimits
-from channels.slack.adapter import SlackChannel
+from channels.slack.adapter import SlackAdapter
 from channels.slack.client import socket_mode as socket
 from channels.slack.client.auth import make_web_client
 from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.manifest import manifest
+from channels.slack.platform import SlackPlatform
 from channels.slack.settings import DEFAULT_PROMPTS, SlackSettings, Streaming
 from chatrig.slack import SlackMessage, SlackSimulator
 from core.inbox_message import ReplyWithoutMention
 from core.privacy.vault import Vault
+from core.store.database import Database
 from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core
 
 #: Key that encrypts the tokens of several workspaces.
@@ -76,10 +78,10 @@ class WiredSlackBot(WiredBot):
         address: the URL of its HTTP server; "" without one.
     """
 
-    def __init__(self, slack: SlackSimulator, channel: SlackChannel, core: CoreParts) -> None:
+    def __init__(self, slack: SlackSimulator, adapter: SlackAdapter, core: CoreParts) -> None:
         super().__init__(core)
         self.slack = slack
-        self.channel = channel
+        self.adapter = adapter
         self.address = ""
 
     @property
@@ -97,8 +99,8 @@ class WiredSlackBot(WiredBot):
 
     async def dispatch(self, body: Mapping[str, Any]) -> int:
         """Pass a payload to the Bolt app, wait for its background tasks, and return the status of the response."""
-        response = await self.channel._app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=dict(body)))
-        await self.channel._intake.drain(10)
+        response = await self.adapter._app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=dict(body)))
+        await self.adapter._intake.drain(10)
         return response.status
 
     async def wait_for_texts(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
@@ -136,25 +138,27 @@ async def run_bot(
     rules = replace(rules, allows_external=external, allows_bots=settings.answers_bots)
     limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": max_chunks, "follow": follow}
     limits["access_policy"] = AccessPolicy({"slack": rules}, admins)
-    async with run_core(tmp_path, *script, **limits, **(core or {})) as core_parts:
-        vault = Vault(core_parts.database, secret_key) if settings.client_id else None
-        channel = core_parts.channels[SlackChannel.name] = SlackChannel(
-            settings, core_parts.services, core_parts.watermarks, backfill_limits, vault
-        )
-        bot = WiredSlackBot(slack, channel, core_parts)
+
+    def make_platform(database: Database) -> SlackPlatform:
+        vault = Vault(database, secret_key) if settings.client_id else None
+        return SlackPlatform(settings, vault, tracks_unaddressed=follow != "never")
+
+    async with run_core(tmp_path, make_platform, *script, **limits, **(core or {})) as core_parts:
+        adapter = SlackAdapter(core_parts.platform, core_parts.services, core_parts.watermarks, backfill_limits)
+        bot = WiredSlackBot(slack, adapter, core_parts)
         worker_task = asyncio.create_task(bot.worker.run(core_parts.answer))
         try:
-            async with run_server(0, channel.routes, is_needed=True) as server:
+            async with run_server(0, adapter.routes, is_needed=True) as server:
                 bot.address = f"http://127.0.0.1:{server.port}"
                 if connect:
-                    await channel.start()
+                    await adapter.start()
                     if settings.mode == "http":
                         await slack.request_url.verify(bot.address + EVENTS_PATH)
                     await slack.wait_until_connected()
                 yield bot
-                await channel.stop()
+                await adapter.stop()
         finally:
-            await channel.stop()
+            await adapter.stop()
             await bot.worker.stop(stop_timeout)
             await asyncio.wait_for(worker_task, 30)
-            await channel.aclose()
+            await core_parts.platform.aclose()

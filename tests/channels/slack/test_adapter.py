@@ -110,7 +110,7 @@ async def test_a_socket_that_cannot_be_opened_ends_the_start_with_an_error(
     slack.faults.refuse_handshakes(100)
     async with run_bot(slack, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="no socket could be opened within"):
-            await bot.channel.start()
+            await bot.adapter.start()
 
 
 async def test_a_reply_begins_in_the_default_language_if_the_locale_takes_too_long(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.slack.adapter import SlackChannel
+from channels.slack.adapter import SlackAdapter
 from channels.slack.events.agent_context import AgentContextStore
 from channels.slack.interactions.handler import SlackIntakeHandler
 from channels.slack.manifest import EVENTS
@@ -66,9 +66,9 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         monkeypatch.setattr(owner, name, call)
 
-    record(SlackChannel, "_receive_message")
-    record(SlackChannel, "_remove_workspace")
-    record(SlackChannel, "_suggest_prompts")
+    record(SlackAdapter, "_receive_message")
+    record(SlackAdapter, "_remove_workspace")
+    record(SlackAdapter, "_suggest_prompts")
     record(AgentContextStore, "save")
     record(SlackIntakeHandler, "receive_stop")
     return calls

@@ -1,11 +1,22 @@
-"""Bounded concurrency (`run_concurrently`) and periodic work (`run_every`)."""
+"""Background tasks, bounded concurrency (`run_concurrently`) and periodic work (`run_every`)."""
 
 import asyncio
 import logging
 
 import pytest
 
-from core.concurrency.tasks import run_concurrently, run_every, run_in_background
+from core.concurrency.tasks import BackgroundTasks, run_concurrently, run_every, run_in_background
+
+
+async def test_an_error_of_a_background_task_is_logged_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+    text = "somebody's words"
+
+    async def raise_key_error() -> None:
+        raise KeyError(text)
+
+    await BackgroundTasks().start(raise_key_error(), name="press")
+    assert "press failed: KeyError" in caplog.text
+    assert text not in caplog.text
 
 
 async def test_tasks_start_in_order_up_to_the_limit() -> None:

@@ -111,9 +111,9 @@ async def test_nobody_approves_a_call_whose_arguments_cannot_be_read(
         unread = words.ARGUMENTS_NOT_ATTACHED.format(name=ARGUMENTS_FILE)
         assert unread.strip("_") in list_texts(chat)[1]
         (row,) = await list_requests(chat)
-        ada = Actor(chat.bot.channel.name, str(getattr(simulator.people["ada"], "id", simulator.people["ada"])))
+        ada = Actor(chat.bot.adapter.name, str(getattr(simulator.people["ada"], "id", simulator.people["ada"])))
         for action in ("approve", "always"):
-            presses = chat.bot.channel._intake.presses
+            presses = chat.bot.adapter._intake.presses
             before = len(refused)
             assert await presses.handle(f"{action}:{row.id}", actor=ada, locale="") == unread
             await simulator.wait_for(lambda before=before: len(refused) > before)  # each press tries to attach it
@@ -144,7 +144,7 @@ async def test_a_press_of_always_obeys_the_rule_of_its_button(platform: str, to:
         await chat.bot.wait_for_turns(1)
         assert not has_button(chat, words.ALWAYS_ALLOW)
         (row,) = await list_requests(chat)
-        ada = Actor(chat.bot.channel.name, str(getattr(simulator.people["ada"], "id", simulator.people["ada"])))
-        await chat.bot.channel._intake.presses.handle(f"always:{row.id}", actor=ada, locale="")
+        ada = Actor(chat.bot.adapter.name, str(getattr(simulator.people["ada"], "id", simulator.people["ada"])))
+        await chat.bot.adapter._intake.presses.handle(f"always:{row.id}", actor=ada, locale="")
         assert [request.decision for request in await list_requests(chat)] == [None]
         assert payments.paid == []

@@ -32,7 +32,7 @@ async def test_a_start_with_a_wrong_token_ends_with_that_line(server: DiscordSim
     bot_token, server.bot_token = server.bot_token, TOKEN
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord rejects it"):
-            await bot.channel.start()
+            await bot.adapter.start()
     server.bot_token = bot_token
     assert server.sessions == []
 

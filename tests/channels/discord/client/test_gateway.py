@@ -45,7 +45,7 @@ async def test_an_error_while_connecting_is_retried(server: DiscordSimulator, tm
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("channels.discord.adapter.log_in", log_in_and_fail)
-            await bot.channel.start()
+            await bot.adapter.start()
         await check_bot_answers(bot)
 
 
@@ -56,7 +56,7 @@ async def test_an_unreachable_gateway_ends_the_start_with_a_line(
     server.faults.refuse_handshakes(1000)
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="DISCORD_API_URL: no connection to the gateway could be made within"):
-            await bot.channel.start()
+            await bot.adapter.start()
         before = len(server.calls)
         await asyncio.sleep(0.2)
         assert len(server.calls) == before
@@ -68,7 +68,7 @@ async def test_no_session_is_started_when_none_is_left(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("chatrig.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 0)
         async with run_bot(server, tmp_path, echo, connect=False) as bot:
-            starting = asyncio.create_task(bot.channel.start())
+            starting = asyncio.create_task(bot.adapter.start())
             await wait_until(
                 lambda: (
                     "gateway failed: ParleyError: Discord allows this bot no new session for 1440 min\n" in caplog.text
@@ -144,12 +144,12 @@ async def test_a_stop_does_not_interrupt_a_running_close(
 
     async with run_bot(server, tmp_path, echo) as bot:
         monkeypatch.setattr(gateway, "_close_client", hang_up_slowly)
-        reconnecting = asyncio.create_task(bot.channel.reconnect())
-        (part,) = bot.channel._shards._connections.values()
+        reconnecting = asyncio.create_task(bot.adapter.reconnect())
+        (part,) = bot.adapter._shards._connections.values()
         part.gateway.last_event_at = 1.0  # no event for a long time
         await asyncio.wait_for(started.wait(), 30)
         reconnecting.cancel()
-        await bot.channel.stop()
+        await bot.adapter.stop()
         assert len(closed) == 1
 
 

@@ -34,13 +34,13 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
         assert await server.run_command("ada", "general", "help")
         assert len(await bot.list_inbox_messages()) == 2
 
-        before = bot.channel.last_event_at()
+        before = bot.adapter.last_event_at()
         await server.invalidate_sessions()
         await server.wait_for(lambda: len(server.sessions) == 6 and server.connection_count == 3)
         third = await bot.mention_bot("ada", "general", "three")
         await bot.wait_for_replies(third, "heard: Ada Lovelace: three")
         assert len(await bot.list_inbox_messages()) == 3
-        assert bot.channel.last_event_at() >= before
+        assert bot.adapter.last_event_at() >= before
     assert not server.is_online
 
 
@@ -68,10 +68,10 @@ async def test_only_the_silent_shard_is_reconnected(tmp_path: Path, monkeypatch:
             await server.wait_for(lambda: other.heartbeat_count > beats + 1)  # events sent before the freeze arrived
             since = time.time()
             await server.wait_for(lambda: other.heartbeat_count > beats + 6)
-            assert bot.channel.last_event_at() < since
-            await bot.channel.reconnect()
+            assert bot.adapter.last_event_at() < since
+            await bot.adapter.reconnect()
             await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
-            await wait_until(lambda: bot.channel.last_event_at() > since)
+            await wait_until(lambda: bot.adapter.last_event_at() > since)
             assert [session.shard for session in server.sessions[2:]] == [deaf.shard]
             assert (other.disconnected_at, other.resume_count) == (None, 0)
 
@@ -83,7 +83,7 @@ async def test_no_shard_starts_a_session_that_would_leave_none_for_another(
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.5)
     async with run_bot(server, tmp_path, echo, connect=False, shards=2) as bot:
         with pytest.raises(SettingsError, match="no connection to the gateway"):
-            await bot.channel.start()
+            await bot.adapter.start()
         assert server.sessions == []
         assert "allows this bot no new session" in caplog.text
 
@@ -100,9 +100,9 @@ async def test_a_reconnect_during_a_stop_does_nothing(
 
     monkeypatch.setattr(gateway, "_close_client", hang_up_slowly)
     async with run_bot(server, tmp_path, echo) as bot:
-        stopping = asyncio.create_task(bot.channel._shards.stop())
+        stopping = asyncio.create_task(bot.adapter._shards.stop())
         await is_hanging_up.wait()
-        second_reconnect = asyncio.create_task(bot.channel.reconnect())
+        second_reconnect = asyncio.create_task(bot.adapter.reconnect())
         await asyncio.sleep(0)
         go_on.set()
         await asyncio.wait_for(asyncio.gather(second_reconnect, stopping), 30)

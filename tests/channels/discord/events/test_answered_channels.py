@@ -145,7 +145,7 @@ async def test_a_question_with_a_thread_that_was_not_stored_is_answered_once(
             patch.setattr(InboxStore, "accept", raise_store_error)
             question = await bot.mention_bot("ada", "general", "one")
             thread = await wait_for_thread(bot, question)
-            await bot.channel.stop()
+            await bot.adapter.stop()
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         await wait_for_thread_texts(bot, thread, "heard: Ada Lovelace: one")
         assert bot.list_bot_messages("general") == []

@@ -162,7 +162,7 @@ async def test_messages_between_two_gateway_sessions_are_answered_once(
         question = await server.post_message("ada", direct, "are you there?")
         if way == "given up":
             monkeypatch.setattr(gateway, "CLOSE_TIMEOUT_SECONDS", 0.1)
-            await bot.channel.reconnect()
+            await bot.adapter.reconnect()
         await bot.wait_for_replies(question, "heard: are you there?")
         assert len(server.sessions) == 2
         assert len(await bot.list_inbox_messages()) == 2
@@ -193,11 +193,11 @@ async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: Dis
     Discord's rate limit of this call is low.
     """
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
-        await log_in(bot.channel._client, create_settings(server))
+        await log_in(bot.platform.client, create_settings(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(5)]
         since = min([snowflake_time(int((await bot.mention_bot("ada", room, room.name)).id)) for room in rooms]) - 1
 
-        look = bot.channel._create_fetch(since)
+        look = bot.adapter._create_fetch(since)
 
         async def fetch(room: GuildChannel) -> list[str]:
             place = ActivePlace(f"discord:{server.guild_id}:{room.id}", since)
@@ -210,13 +210,13 @@ async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: Dis
 
 async def test_the_backfill_makes_no_call_for_a_silent_channel(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
-        await log_in(bot.channel._client, create_settings(server))
+        await log_in(bot.platform.client, create_settings(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(20)]
         before = await bot.mention_bot("ada", rooms[0], "before")
         await asyncio.sleep(0.01)  # Discord counts milliseconds
         message = await bot.mention_bot("ada", rooms[7], "said")
         since = (snowflake_time(int(before.id)) + snowflake_time(int(message.id))) / 2
-        look = bot.channel._create_fetch(since)
+        look = bot.adapter._create_fetch(since)
         places = [ActivePlace(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
         assert [call.inbound.text for place in places for call in await look(place)] == ["said"]
         assert len(bot.list_calls(CHANNEL)) == len(bot.list_calls(HISTORY)) == 1

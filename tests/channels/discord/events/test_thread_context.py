@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
-from channels.intake.downloads import UnreadableFileError
+from channels.platform import FileCheck, UnreadableFileError
 from chatrig.discord import DiscordSimulator
 from core.conversations.history_state import HistoryState
 from core.inbox_message import InboxMessage
+from core.models.provider import DEFAULT_FILES
 from tests.channels.discord.conftest import WiredDiscordBot, run_bot
 from tests.channels.wiring import echo
 
@@ -120,12 +121,8 @@ async def test_without_the_intent_only_the_threads_name_is_context(server: Disco
 # Files
 
 
-class AnyFile:
-    """Check that accepts each file."""
-
-    max_bytes = 1_000_000
-
-    def __call__(self, file: object) -> None: ...
+#: Check that accepts images and texts.
+CHECK = FileCheck(DEFAULT_FILES, 1_000_000)
 
 
 async def list_context_files(bot: WiredDiscordBot, count: int) -> list[tuple[str, str, str, bytes]]:
@@ -138,9 +135,9 @@ async def list_context_files(bot: WiredDiscordBot, count: int) -> list[tuple[str
         The author and the kind of the context message, and the name and the content of the file.
     """
     inbound = InboxMessage.from_json((await bot.wait_for_messages(count))[-1].message)
-    context = await bot.channel.fetch_context([inbound], HistoryState())
+    context = await bot.platform.fetch_context([inbound], HistoryState())
     return [
-        (message.name, message.kind, file.name, (await bot.channel.fetch_file(inbound, file, AnyFile())).data)
+        (message.name, message.kind, file.name, (await bot.platform.fetch_file(inbound, file, CHECK)).data)
         for message in context.messages
         for file in message.attachments
     ]
@@ -201,13 +198,13 @@ async def test_the_expired_url_of_a_context_file_is_renewed(server: DiscordSimul
         await bot.mention_bot("ada", await server.start_thread("grace", opening, "build"), "what is this?")
         rows = await bot.wait_for_messages(1)
         inbound = InboxMessage.from_json(rows[-1].message)
-        context = await bot.channel.fetch_context([inbound], HistoryState())
+        context = await bot.platform.fetch_context([inbound], HistoryState())
         server.set_file_url_lifetime(86_400)
         (file,) = (file for message in context.messages for file in message.attachments)
-        assert (await bot.channel.fetch_file(inbound, file, AnyFile())).data == b"\x89PNG"
+        assert (await bot.platform.fetch_file(inbound, file, CHECK)).data == b"\x89PNG"
         await server.delete_message("grace", opening)
         with pytest.raises(UnreadableFileError, match="it is deleted"):
-            await bot.channel.fetch_file(inbound, file, AnyFile())
+            await bot.platform.fetch_file(inbound, file, CHECK)
 
 
 async def test_a_message_that_is_asked_about_brings_its_files(server: DiscordSimulator, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.discord.interactions import responses
+from channels.discord.client import responses
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from channels.intake.handler import IntakeHandler

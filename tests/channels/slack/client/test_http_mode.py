@@ -58,7 +58,7 @@ async def test_a_request_before_the_start_is_refused_and_redelivered(slack: Slac
         assert await post_request(bot, "{}", {}) == 401
         assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503
         assert not await bot.list_inbox_messages()
-        await bot.channel.start()
+        await bot.adapter.start()
         await slack.redeliver(slack.envelopes[0])
         await bot.wait_for_texts(question, lambda texts: len(texts) == 2)
 
@@ -165,10 +165,10 @@ async def test_a_revoked_token_stops_the_heartbeat(
     async with run_bot(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 1000, error="token_revoked")
         await slack.wait_for(lambda: slack.calls[-1].error == "token_revoked")
-        heard_at = bot.channel.last_event_at()
+        heard_at = bot.adapter.last_event_at()
         count = len(slack.calls)
         await slack.wait_for(lambda: len(slack.calls) > count + 2)
-        assert bot.channel.last_event_at() == heard_at
+        assert bot.adapter.last_event_at() == heard_at
 
 
 @HTTP
@@ -189,14 +189,14 @@ async def test_a_stop_cancels_a_request_that_takes_too_long(
         monkeypatch.setattr(InboxStore, "accept", hang)
         await bot.mention_bot("ada", "general", "one")
         await asyncio.wait_for(started.wait(), 30)
-        await bot.channel.stop()
+        await bot.adapter.stop()
         assert broken.is_set()
 
 
 @HTTP
 async def test_a_stopped_bot_refuses_requests(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
-        await bot.channel.stop()
+        await bot.adapter.stop()
         assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503
-        await bot.channel.reconnect()
-        assert bot.channel.last_event_at() > 0
+        await bot.adapter.reconnect()
+        assert bot.adapter.last_event_at() > 0

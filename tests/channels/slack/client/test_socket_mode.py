@@ -123,7 +123,7 @@ async def test_one_of_two_sockets_stays_open_while_the_other_reconnects(slack: S
         await slack.wait_for(lambda: slack.connection_count == 2)
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]
         await bot.wait_for_turns(6)
-        transport = bot.channel._transport
+        transport = bot.adapter._transport
         assert isinstance(transport, SocketMode)
         first = transport._connections[0]
         await first.reopen()

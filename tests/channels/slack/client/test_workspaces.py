@@ -186,9 +186,9 @@ async def test_a_revoked_token_is_deleted_unless_it_was_replaced(
     monkeypatch.setattr(workspaces, "TOKEN_SECONDS", 0.0)
     async with run_installable_bot(slack, tmp_path) as bot:
         await install(bot, slack)
-        known = bot.channel._tokens
+        known = bot.platform.tokens
         assert known is not None
-        token, second = slack.bot_token, workspaces.WorkspaceTokenStore(known._vault)
+        token, second = slack.bot_token, workspaces.WorkspaceTokenStore(known.vault)
         assert await second.is_installed(slack.team_id)
         await uninstall(slack, slack)
         assert not await second.is_installed(slack.team_id)
@@ -223,9 +223,9 @@ async def test_an_event_comes_again_if_the_installation_cannot_be_looked_up(
 
 async def test_an_installation_by_another_process_is_found_at_once(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
-        first = bot.channel._tokens
+        first = bot.platform.tokens
         assert first is not None
-        second = workspaces.WorkspaceTokenStore(first._vault)
+        second = workspaces.WorkspaceTokenStore(first.vault)
         assert not await second.is_installed(slack.team_id)
         await first.add(slack.team_id, {}, slack.bot_token)
         assert await second.is_installed(slack.team_id)

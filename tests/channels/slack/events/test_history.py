@@ -109,7 +109,7 @@ async def test_an_inactive_thread_is_backfilled_only_for_a_mention(
         quiet = await bot.mention_bot("ada", "general", "one")
         called = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_messages(2)
-        await wait_until(lambda: bot.channel.last_event_at() > float(called.ts))
+        await wait_until(lambda: bot.adapter.last_event_at() > float(called.ts))
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     monkeypatch.setattr(backfill, "ACTIVE_SECONDS", -1.0)
     await slack.post_message("ada", "general", "two", thread_ts=quiet.ts)
@@ -254,7 +254,7 @@ async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
         slack.faults.clear()
         slack.faults.rate_limit("conversations.history", 1)
         await bot.wait_for_texts(question, lambda texts: texts == ["back?", "heard: back?"])
-        await wait_until(lambda: (bot.channel._backfill._watermark or 0.0) > float(question.ts))
+        await wait_until(lambda: (bot.adapter._backfill._watermark or 0.0) > float(question.ts))
 
 
 async def test_a_missing_scope_is_logged_and_affects_only_its_places(

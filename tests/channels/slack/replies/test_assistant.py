@@ -81,7 +81,7 @@ async def test_without_the_agent_scope_the_bot_answers_and_pauses_status_calls(
         for text in ("one", "two"):
             question = await slack.post_message("ada", slack.open_dm("ada"), text)
             await bot.wait_for_texts(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
-            await bot.channel._assistant.drain(5)
+            await bot.platform._assistant.drain(5)
         statuses = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
         assert set(statuses) <= {"processing", "active"}
         assert len(statuses) <= 2

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, RecordMessageId
-from channels.discord.interactions.responses import RESPONSE_ID, InteractionResponder
+from channels.discord.client.responses import RESPONSE_ID, InteractionResponder
 from channels.discord.replies.surface import DiscordMessageSurface, get_edit_outcome, ignore_deleted
 from channels.i18n import messages as words
 from channels.rate_limits.caller import TransientError

@@ -1,6 +1,6 @@
 import pytest
 
-from channels.emoji_names import to_character, to_short_name
+from channels.markdown.emoji_names import to_character, to_short_name
 
 
 @pytest.mark.parametrize(
