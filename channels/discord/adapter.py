@@ -164,14 +164,13 @@ class DiscordAdapter:
             max_concurrency: the number of sessions that may start at once: see `ShardConnections`.
         """
 
-        def backfill(shard: int, get_last_event_at: Callable[[], float]) -> Backfill:
+        def backfill(shard: int) -> Backfill:
             return Backfill(
                 PLATFORM,
                 self._watermarks,
                 self._backfill_limits,
                 store=self._intake.accept,
                 create_fetch=self._create_fetch,
-                last_event_at=get_last_event_at,
                 delays_new_messages=True,
                 watermark_name=self._assignment.row_name(shard, count),
                 has_place=lambda place: shard_for_place(place, count) == shard,

@@ -104,8 +104,6 @@ class Backfill:
         store: stores a message or a change of one; raises `StoreError` if it could not be stored.
         create_fetch: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
             since then, or raises `ParleyError`.
-        last_event_at: returns the time of the last event or heartbeat of the platform (seconds since the epoch); 0
-            before the first.
         delays_new_messages: whether a new message waits until older messages of its place are fetched. This keeps the
             order only if one process receives all messages of a place.
         watermark_name: the name of the watermark, if the channel has several, such as one per Discord shard.
@@ -120,7 +118,6 @@ class Backfill:
         *,
         store: Callable[[Incoming], Awaitable[None]],
         create_fetch: CreateFetch,
-        last_event_at: Callable[[], float],
         delays_new_messages: bool,
         watermark_name: str = "",
         has_place: Callable[[str], bool] = lambda _: True,
@@ -132,7 +129,7 @@ class Backfill:
         self._limits = limits
         self._store_incoming = store
         self._create_fetch = create_fetch
-        self._last_event_at = last_event_at
+        self._last_event_at: Callable[[], float] = lambda: 0.0
         self._delays_new_messages = delays_new_messages
         self._gap: _Gap | None = None
         self._pending = dict[str, Incoming]()  # received or fetched, and not stored yet, by event key
@@ -143,13 +140,15 @@ class Backfill:
         self._store_failed = asyncio.Event()
         self._tasks = list[asyncio.Task[None]]()
 
-    async def start(self, connect: Callable[[], Awaitable[None]]) -> None:
+    async def start(self, connect: Callable[[], Awaitable[None]], last_event_at: Callable[[], float]) -> None:
         """Connect, and start to fetch the messages since the stored watermark, if any.
 
         Background tasks also retry to store messages, and store the watermark every `WATERMARK_SECONDS`.
 
         Args:
             connect: connects to the platform; returns once the connection receives messages.
+            last_event_at: returns the time of the last event or heartbeat of the platform (seconds since the epoch); 0
+                before the first.
 
         Raises:
             StoreError: the watermark cannot be read.
@@ -162,6 +161,7 @@ class Backfill:
         if watermark is not None:
             self.open_gap(watermark)
         self._watermark = watermark or 0.0
+        self._last_event_at = last_event_at
         await connect()
         failure = f"{self._channel}: messages are not stored yet"
         self._start_task(retry_forever(self._store_pending, self._store_failed, STORE_WAIT, failure=failure))

@@ -102,7 +102,6 @@ class SlackAdapter:
             backfill_limits,
             store=self._intake.accept,
             create_fetch=self._history.create_fetch,
-            last_event_at=self.last_event_at,
             delays_new_messages=False,
         )
         self._register_listeners()
@@ -166,7 +165,7 @@ class SlackAdapter:
         await verify_tokens(self._platform.client, self._app_token)
         if self._platform.tokens is not None:
             await self._platform.tokens.verify()
-        await self._backfill.start(self._connect)
+        await self._backfill.start(self._connect, self.last_event_at)
         self._intake.start()
 
     async def _connect(self) -> None:

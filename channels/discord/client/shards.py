@@ -49,8 +49,7 @@ class ShardConnections:
         count: the number of all shards.
         max_concurrency: the number of sessions that Discord allows to start at once.
         make_client: returns a new client of a shard: see `ClientFactory`.
-        make_backfill: returns a new backfill for a shard, by the shard's id and a function that returns the time of the
-            shard's last event.
+        make_backfill: returns a new backfill for the shard with an id.
         acquire_slot: waits until a session of a shard may start.
     """
 
@@ -59,7 +58,7 @@ class ShardConnections:
         count: int,
         max_concurrency: int,
         make_client: ClientFactory,
-        make_backfill: Callable[[int, Callable[[], float]], Backfill],
+        make_backfill: Callable[[int], Backfill],
         acquire_slot: AcquireSlot,
     ) -> None:
         self.count = count
@@ -127,7 +126,7 @@ class ShardConnections:
 
     async def _connect(self, id_: int, connect_seconds: float) -> None:
         shard = Shard(id_, self.count, self._acquire_slot)
-        backfill = self._make_backfill(id_, lambda: gateway.last_event_at)
+        backfill = self._make_backfill(id_)
         gateway = GatewayReconnector(partial(self._make_client, shard), on_reconnect=backfill.open_gap)
         self._connections[id_] = _ShardConnection(gateway, backfill)
 
@@ -136,7 +135,7 @@ class ShardConnections:
                 await gateway.start()
 
         try:
-            await backfill.start(connect)
+            await backfill.start(connect, lambda: gateway.last_event_at)
         except BaseException:
             await self._disconnect(id_)
             raise

@@ -74,7 +74,6 @@ class FaultyPlatform:
             bounds,
             store=self._store,
             create_fetch=self._create_fetch,
-            last_event_at=lambda: self.heard_at,
             delays_new_messages=True,
         )
 
@@ -88,6 +87,9 @@ class FaultyPlatform:
 
     async def connect(self) -> None:
         """Return at once: the platform is always connected."""
+
+    async def start(self, connect: Callable[[], Awaitable[None]] | None = None) -> None:
+        await self.backfill.start(connect or self.connect, lambda: self.heard_at)
 
     async def fail_to_receive(self, *calls: Incoming) -> None:
         """Receive messages while the database is down; each must raise `StoreError`."""
@@ -128,7 +130,7 @@ class FaultyPlatform:
 @asynccontextmanager
 async def run_platform(watermarks: Watermarks, *, hours: float = 1e9) -> AsyncIterator[FaultyPlatform]:
     platform = FaultyPlatform(watermarks, BackfillLimits(hours=hours))
-    await platform.backfill.start(platform.connect)
+    await platform.start()
     yield platform
     await platform.backfill.stop()
 
@@ -212,7 +214,7 @@ async def test_a_process_that_ends_early_leaves_the_watermark_unchanged(
         hanging.setattr(watermarks, "get_watermark", hang)
         platform = FaultyPlatform(watermarks, BackfillLimits())
         platform.heard_at = 100.0
-        starting = asyncio.create_task(platform.backfill.start(platform.connect))
+        starting = asyncio.create_task(platform.start())
         await asyncio.sleep(0)
         starting.cancel()
         await asyncio.wait([starting])
@@ -233,7 +235,7 @@ async def test_a_short_database_outage_at_startup_is_retried(
     platform = FaultyPlatform(watermarks, BackfillLimits())
     monkeypatch.setattr(watermarks, "get_watermark", fail_at_first)
     monkeypatch.setattr(retry, "RETRY_WAIT", wait_none())
-    await platform.backfill.start(platform.connect)
+    await platform.start()
     await platform.backfill.stop()
 
 
@@ -501,7 +503,7 @@ async def test_messages_wait_for_a_fetch_that_began_before_the_connection(waterm
     async def connect() -> None:
         receiving.append(asyncio.create_task(platform.backfill.receive(create_mention("new", now + 2))))
 
-    await platform.backfill.start(connect)
+    await platform.start(connect)
     await asyncio.gather(*receiving)
     assert platform.stored == ["missing", "new"]
     await platform.backfill.stop()
