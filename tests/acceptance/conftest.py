@@ -171,16 +171,19 @@ class AcceptanceBot:
 
     Attributes:
         answer: the function that returns the model's answer to a request.
+        used_at: the time of the event loop at which the bot was started, or a test that shares it ended.
     """
 
     def __init__(self, program: Program, platforms: Sequence[Platform]) -> None:
         self.program = program
         self.platforms = platforms
         self.answer: Callable[[ReceivedRequest], ScriptedResponse] = _unscripted_answer
+        self.used_at = 0.0
 
     async def start(self) -> None:
         await self.program.start()
         await self.wait_until_connected()
+        self.used_at = asyncio.get_running_loop().time()
 
     async def wait_until_connected(self) -> None:
         try:

@@ -1,14 +1,20 @@
 """Conversations of users with the bot, on both platforms."""
 
+import asyncio
 import re
-from collections.abc import Iterator
+import signal
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from channels.i18n import messages as words
 from chatrig.models import CallTool, Fail, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import AcceptanceBot
 from tests.acceptance.platforms import Platform
+
+#: Seconds for which a bot keeps its connections to simulators that do not answer.
+MAX_PAUSE_SECONDS = 10.0
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -24,11 +30,20 @@ def answer_from_memory(request: ReceivedRequest) -> ScriptedResponse:
     return "Noted."
 
 
-@pytest.fixture
-def bot(shared_bot: AcceptanceBot) -> Iterator[AcceptanceBot]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def bot(shared_bot: AcceptanceBot) -> AsyncIterator[AcceptanceBot]:
+    """Yield the shared bot, which is started again if other tests of this worker ran for a while since its last use.
+
+    The simulators did not answer meanwhile, so that it may have lost its connections.
+    """
+    loop = asyncio.get_running_loop()
+    if loop.time() > shared_bot.used_at + MAX_PAUSE_SECONDS:
+        await shared_bot.program.stop(signal.SIGKILL)
+        await shared_bot.start()
     answer = shared_bot.answer
     yield shared_bot
     shared_bot.answer = answer
+    shared_bot.used_at = loop.time()
 
 
 @pytest.fixture(params=["slack", "discord"])

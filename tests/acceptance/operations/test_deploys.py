@@ -95,7 +95,7 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
 
     On Heroku, an eco dyno sleeps after 30 minutes without a request; the next request starts it.
     """
-    async with ScriptedOpenAI(answer_slowly) as model, SlackSimulator(speed=30) as slack:
+    async with ScriptedOpenAI(answer_slowly) as model, SlackSimulator(speed=10) as slack:
         port = find_free_port()
         slack.socket_mode = False
         slack.request_url.url = f"http://127.0.0.1:{port}{EVENTS_PATH}"
