@@ -141,10 +141,10 @@ class Answerer:
                 if turn.may_have_queued_reaction:
                     place.mark_queued_reaction_added()
                 if place is not surface:
-                    await place.remove_queued_reaction()
+                    place.remove_queued_reaction()
             known_ids = turn.chunks
-            if turn.is_resumed:  # a worker that has lost it may only be slow
-                known_ids = tuple(await surface.find_message_ids(turn.chunks, is_contested=turn.attempt > 1))
+            if turn.is_resumed:
+                known_ids = tuple(await surface.find_message_ids(turn.chunks, stops_stream=True))
             if known_ids != turn.chunks:
                 await save_ids(known_ids)
             say = words.messages_for(await words.resolve_locale(platform.get_locale(turn.newest_message)))
@@ -176,8 +176,6 @@ class Answerer:
             await self._turns.end(turn, "failed", error=error_summary(error), run_record=self._run_record(turn))
         finally:
             self._turn_states.pop(turn.id, None)
-            if state.reply is not None and state.reply.orphaned_ids:
-                self._rerenderer.delete_orphans(turn.id, surface, state.reply.orphaned_ids)
 
     async def _answer_in_reply(self, turn: Turn, reply: Reply) -> None:
         """Run the turn, or show its stored answer or cancel, in the reply; end the turn.

@@ -1,14 +1,12 @@
-"""Replies and texts as platforms show and read them; `Surface` shows a reply."""
+"""Replies and texts as platforms show and read them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from aiohttp import web
 
-from channels.markdown.dialect import MessageLimits
 from core.errors import SurfaceError
 from core.identity import clean_name
 from core.inbox_message import Attachment
@@ -16,7 +14,7 @@ from core.inbox_message import Attachment
 #: Size that each message reserves for a status line under its text, in the unit of the platform's limit.
 STATUS_RESERVE = 102
 
-#: The `outdated_since` of a reply that has text and shows none yet: see `Surface.acquire_slot`.
+#: The `outdated_since` of a reply that has text and shows none yet: see `RateLimiter.acquire`.
 FIRST_TEXT = float("-inf")
 
 #: The style of a button, by the names that both platforms use; empty for the default.
@@ -24,10 +22,6 @@ ButtonStyle = Literal["", "primary", "danger"]
 
 #: The arrival of an HTTP request's headers, in seconds of the event loop's clock.
 ARRIVED_AT = web.RequestKey("arrived_at", float)
-
-#: Awaited after each post and before the next, with the chunk's position and the new message's id. The positions of a
-#: plan's files follow those of its chunks.
-RecordMessageId = Callable[[int, str], Awaitable[None]]
 
 #: The relation of a context message to a message of the turn: sent before it, quoted or forwarded by it, or the subject
 #: of its prompt.
@@ -42,7 +36,7 @@ class Priority(IntEnum):
         APPROVAL: shows an approval or an agent's question.
         ERROR: shows a reply that ends with an error message.
         PROGRESS: the default, such as the first call of a reply, a full message of it, or a lookup.
-        STREAM_UPDATE: shows new text of a growing reply. It waits for a slot only in `Surface.acquire_slot`;
+        STREAM_UPDATE: shows new text of a growing reply. It waits for a slot only in `Executor.acquire_slot`;
             `Caller.call` drops it if it has no slot and none is free, or if the platform responds with 429.
         BACKFILL: fetches missed messages; waits for all other calls.
     """
@@ -155,6 +149,11 @@ class Plan:
     elapsed: str = ""
     tool_calls: Sequence[ShownToolCall] = ()
 
+    @property
+    def is_final(self) -> bool:
+        """True if the text is complete."""
+        return self.priority in FINAL_PRIORITIES
+
 
 class FileRefusedError(SurfaceError):
     """The platform shows the text of a reply, but refuses some of its files.
@@ -166,10 +165,6 @@ class FileRefusedError(SurfaceError):
     def __init__(self, message: str, names: Sequence[str]) -> None:
         super().__init__(message)
         self.names = tuple(names)
-
-
-class EditRefusedError(SurfaceError):
-    """The platform refuses an edit of a growing reply, whose message stays as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,130 +258,3 @@ class SurroundingMessages:
 
     messages: Sequence[ContextMessage] = ()
     names: Mapping[str, str] = field(default_factory=dict)
-
-
-class Surface(Protocol):
-    """Place on a platform where the messages of one reply are posted and edited."""
-
-    @property
-    def limits(self) -> MessageLimits: ...
-
-    def track_reply(self) -> AbstractContextManager[None]:
-        """Return a context manager for the `with` block in which the reply is shown.
-
-        Within the block, a growing message counts among those that share the rate limits. The end of the block frees
-        the slots that the surface has acquired or reserved.
-        """
-        ...
-
-    def try_open(self) -> bool:
-        """Return whether the rate limits allow a message that grows by edits.
-
-        If so, reserve a slot of the rate limits for the call that ends the message. True without another slot while a
-        message of this surface grows. If False, a slot that was reserved before is freed.
-        """
-        ...
-
-    async def acquire_slot(
-        self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
-    ) -> None:
-        """Wait for a slot of the rate limits, and store it for the next call of `show`.
-
-        Even a `STREAM_UPDATE` waits. The caller chooses the text after the wait, so that it sends the newest. A
-        cancelled wait stores no slot.
-
-        Args:
-            priority: the priority of the wait.
-            is_post: whether the next call posts a message; else it edits one.
-            is_last_edit: whether the next call ends the growing message.
-            outdated_since: the time (of the event loop) since which the shown text is out of date. Of waits with the
-                same priority, the one with the earliest time ends first. `FIRST_TEXT`, the earliest, if the reply has
-                text and shows none yet.
-        """
-        ...
-
-    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """Make the platform show exactly `plan`: edit, post and delete messages.
-
-        A call for the plan that is shown already changes nothing.
-
-        Args:
-            known_ids: the ids of the reply's posted messages, in order, followed by those of its files.
-            record: awaited after each post, with the position in the plan and the new id: see `RecordMessageId`.
-
-        Returns:
-            True if the platform shows the whole plan; False if a `STREAM_UPDATE` was dropped or not answered.
-
-        Raises:
-            FileRefusedError: all is shown but some files.
-            EditRefusedError: an edit of the growing message was refused; the final text can still be shown.
-            SurfaceError: the plan cannot be shown.
-        """
-        ...
-
-    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        """Look up the reply's messages on the platform, and return their ids in order.
-
-        Args:
-            recorded_ids: the message ids in the database. Those of files are appended to the result unchecked. Of
-                ephemeral messages and Discord's side messages, all are returned unchecked.
-            is_contested: whether calls of another process may still take effect. The final call of `show` then edits
-                the messages again, and deletes messages of the other process.
-
-        Raises:
-            SurfaceError: the messages cannot be fetched.
-        """
-        ...
-
-    async def delete_messages(self, message_ids: Sequence[str]) -> None:
-        """Delete messages of this reply, or messages that were posted beside it.
-
-        A refusal by the platform is logged, and the message stays. The entries of files (`file:ID:NAME`) are ignored.
-
-        Raises:
-            SurfaceError: the platform cannot be reached.
-        """
-        ...
-
-    async def post_message(self, text: str, file: File | None = None) -> None:
-        """Post one message that is not part of the reply, such as the result of a command.
-
-        Args:
-            file: a file to attach.
-
-        Raises:
-            SurfaceError: the message cannot be posted.
-        """
-        ...
-
-    async def add_reaction(self, emoji: str) -> None:
-        """React to the user's message that the reply answers.
-
-        Args:
-            emoji: a Unicode emoji or its short name, such as `tada` or `:tada:`.
-
-        Raises:
-            SurfaceError: the platform refuses the reaction or cannot be reached, or the reply is ephemeral.
-        """
-        ...
-
-    def add_queued_reaction(self) -> None:
-        """Add the emoji that marks the user's message as waiting, in a background task.
-
-        Does nothing if this process has added or assumed it already.
-        """
-        ...
-
-    def mark_queued_reaction_added(self) -> None:
-        """Assume that another process has added the "queued" reaction; make no call.
-
-        `add_queued_reaction` then does nothing, and `remove_queued_reaction` removes the reaction.
-        """
-        ...
-
-    async def remove_queued_reaction(self) -> None:
-        """Remove the "queued" reaction from the user's message, in a background task.
-
-        Does nothing if this process neither added it nor assumed it.
-        """
-        ...

@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 from aiohttp.web import AbstractRouteDef
 
-from channels.base import MessageText, Surface, SurroundingMessages
+from channels.base import MessageText, SurroundingMessages
 from channels.rate_limits.registry import RateLimiters
+from channels.replies.surface import Surface
 from core.conversations.history_state import HistoryState
 from core.errors import SurfaceError
 from core.inbox_message import Attachment, InboxMessage

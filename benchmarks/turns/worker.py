@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,18 +15,19 @@ from channels.answerer import Answerer
 from channels.base import (
     File,
     MessageText,
-    Plan,
     Priority,
-    RecordMessageId,
-    Surface,
     SurroundingMessages,
 )
 from channels.intake.context import ContextBuilder
 from channels.markdown.dialect import MessageLimits
 from channels.platform import FetchedFile, FileCheck, Platforms, UnreadableFileError
+from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
+from channels.replies.diff import Content
+from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.request_message import RequestMessages
 from channels.replies.rerender import ReplyRerenderer
+from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface
 from channels.services import ChannelServices
 from channels.settings import ReplySettings
 from core.agents.config import AgentConfig
@@ -90,6 +91,8 @@ class InstantPlatform:
     def __init__(self) -> None:
         self.ids = count(1)
         self.limiters = RateLimiters()
+        self.limiter = RateLimiter(Window(calls=1_000_000, seconds=1.0))
+        self.queued_reactions = QueuedReactions(_ignore_reaction, _ignore_reaction)
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         raise AssertionError(f"the benchmark needs no address: {name}")
@@ -116,48 +119,59 @@ class InstantPlatform:
         return SurroundingMessages()
 
 
-class _InstantSurface:
+class _InstantSurface(Surface):
     """Reply surface whose calls succeed at once."""
 
     limits = MessageLimits(chunk_size=4000, measure=len)
 
     def __init__(self, platform: InstantPlatform) -> None:
+        super().__init__(platform.queued_reactions, {})
         self._platform = platform
 
-    def track_reply(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @property
+    def post_limiter(self) -> RateLimiter:
+        return self._platform.limiter
 
-    def try_open(self) -> bool:
-        return True
+    @property
+    def edit_limiter(self) -> RateLimiter:
+        return self._platform.limiter
 
-    async def acquire_slot(
-        self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
-    ) -> None:
+    async def post(
+        self,
+        position: int,
+        content: Content,
+        priority: Priority,
+        *,
+        previous_id: str | None = None,
+        has_slot: bool = False,
+    ) -> PostOutcome:
+        self._platform.limiter.release()
+        return PostOutcome(str(next(self._platform.ids)))
+
+    async def edit(
+        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
+    ) -> EditOutcome:
+        self._platform.limiter.release()
+        return EditOutcome.DONE
+
+    async def delete(self, message_id: str) -> None:
         return
 
-    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        for position in range(len(known_ids), len(plan.chunks)):
-            await record(position, str(next(self._platform.ids)))
-        return True
+    async def attach(self, files: Sequence[File], last_id: str, known: Mapping[str, str], record: RecordFile) -> None:
+        return
 
-    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        del is_contested
+    async def detach(self, file_id: str) -> None:
+        return
+
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, stops_stream: bool = False) -> list[str]:
         return list(recorded_ids)
 
-    async def delete_messages(self, message_ids: Sequence[str]) -> None:
+    async def add_reaction(self, emoji: str) -> None:
         return
 
-    async def add_reaction(self, emoji: str) -> None: ...
 
-    async def post_message(self, text: str, file: File | None = None) -> None:
-        return
-
-    def add_queued_reaction(self) -> None: ...
-
-    def mark_queued_reaction_added(self) -> None: ...
-
-    async def remove_queued_reaction(self) -> None:
-        return
+async def _ignore_reaction(_address: Address) -> None:
+    """Do nothing: there is no platform."""
 
 
 @dataclass(frozen=True, slots=True)

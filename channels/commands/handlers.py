@@ -13,8 +13,8 @@ from channels.commands.usage import render_usage
 from channels.commands.why import find_turn_id, render_report
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.replies.diff import file_prefix
 from channels.replies.reactions import QueuedReactions
-from channels.replies.surface import file_prefix
 from channels.replies.tool_status import shorten_plain
 from channels.services import ChannelServices
 from core.conversations.feedback import Rating

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from channels.base import MessageText, Surface, SurroundingMessages
+from channels.base import MessageText, SurroundingMessages
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import make_client
 from channels.discord.client.components import MAX_MENU_OPTIONS
@@ -17,6 +17,7 @@ from channels.discord.replies.surface import DiscordSurface
 from channels.discord.session_ids import EPHEMERAL, PLATFORM
 from channels.discord.settings import DiscordSettings
 from channels.platform import FetchedFile, FileCheck
+from channels.replies.surface import Surface
 from core.conversations.history_state import HistoryState
 from core.inbox_message import Attachment, InboxMessage
 from core.privacy.vault import Cipher

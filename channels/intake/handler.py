@@ -13,7 +13,7 @@ from functools import partial
 from typing import ClassVar
 
 from channels.access import AccessDecision
-from channels.base import Button, Surface
+from channels.base import Button
 from channels.commands.handlers import (
     PRIVATE_COMMANDS,
     CommandHandler,
@@ -28,6 +28,7 @@ from channels.i18n.messages import MessageCatalog
 from channels.intake.incoming import Incoming, IncomingChange, IncomingMessage
 from channels.platform import Platform
 from channels.replies.reactions import QueuedReactions
+from channels.replies.surface import Surface
 from channels.services import ChannelServices
 from core.errors import StoreError, SurfaceError
 from core.identity import Actor, User

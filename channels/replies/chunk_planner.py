@@ -44,15 +44,13 @@ class ChunkPlanner:
         return "".join(self._deltas)
 
     @property
+    def has_text(self) -> bool:
+        return bool(self._deltas)
+
+    @property
     def is_due(self) -> bool:
         """True if enough text is unparsed that a chunk may have become full."""
         return self._unread_length >= self._limits.chunk_size // _CHECKS_PER_CHUNK
-
-    @property
-    def full_count(self) -> int:
-        """The number of full chunks, to which no more text is added."""
-        self._read_all()
-        return len(self._full_chunks)
 
     def feed(self, delta: str) -> None:
         """Append a piece of text that the model generated.

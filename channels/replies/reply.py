@@ -2,31 +2,21 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from channels.base import (
-    FIRST_TEXT,
-    Button,
-    Chunk,
-    EditRefusedError,
-    File,
-    FileRefusedError,
-    Plan,
-    Priority,
-    ShownToolCall,
-    Surface,
-)
+from channels.base import FIRST_TEXT, Button, Chunk, File, FileRefusedError, Plan, Priority, ShownToolCall
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.rate_limits.caller import cancel_unless
+from channels.rate_limits.caller import RefusedError, cancel_unless
 from channels.replies.chunk_planner import ChunkPlanner, append_line
+from channels.replies.diff import Operation
+from channels.replies.executor import Executor, SaveMessageIds
+from channels.replies.surface import Surface
 from channels.settings import MAX_MESSAGES
 from core.concurrency import event_loop
 from core.concurrency.tasks import drain_tasks
-from core.errors import TurnLostError
 from core.models.finish_reasons import close_blocks
 from core.models.media import format_size
 
@@ -41,9 +31,6 @@ SILENCE_SECONDS = 15.0
 #: Seconds that the running call of an abandoned reply may take.
 ABANDON_TIMEOUT_SECONDS = 30.0
 
-#: Awaited with the ids of all messages of a reply whenever they change.
-SaveMessageIds = Callable[[Sequence[str]], Awaitable[None]]
-
 #: Awaited before each change of a reply; raises `TurnLostError` if another process has claimed the turn.
 CheckOwned = Callable[[], Awaitable[None]]
 
@@ -57,12 +44,12 @@ OnShown = Callable[[bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _NextCall:
-    """Parameters of the next `Surface.acquire_slot`."""
+class _Final:
+    """What `Reply.close` shows besides the text."""
 
     priority: Priority
-    is_post: bool
-    is_last_edit: bool
+    ending: str
+    files: Sequence[File]
 
 
 class _AbandonedError(Exception):
@@ -86,10 +73,6 @@ class Reply:
         buttons: the buttons under the growing reply.
         on_shown: called after each change with whether the reply has text; if not, it shows a placeholder.
         has_placeholder: whether a placeholder is shown before the first text.
-
-    Attributes:
-        orphaned_ids: the ids of messages, and the entries of files (`file:ID:NAME`), that were posted after another
-            process had claimed the turn.
     """
 
     def __init__(
@@ -106,30 +89,24 @@ class Reply:
         has_placeholder: bool = True,
     ) -> None:
         self._surface = surface
+        self._executor = Executor(surface, known_ids, save_ids)
+        self._check_owned = check_owned
+        self._max_messages = min(max_messages, surface.max_messages)
+        self.say = say
         self._on_shown = on_shown
         self._has_placeholder = has_placeholder
-        self._known_ids = list(known_ids)
-        self._save_ids = save_ids
-        self._check_owned = check_owned
-        self._max_messages = max_messages
-        self.say = say
-        self.orphaned_ids = list[str]()
-        self._ending = ""
-        self._files: list[File] = []
-        self._buttons = buttons
         self._planner = ChunkPlanner(surface.limits)
+        self._buttons = buttons
         self._status = ""
         self._tool_calls: Sequence[ShownToolCall] = ()
-        self._final_priority: Priority | None = None
-        self._is_abandoned = self._is_refused = False
-        self._outdated_since: float | None = None  # the loop's time since which the shown text is out of date
-        self._has_text = False
+        self._final: _Final | None = None
+        self._is_abandoned = False
         self._shows_text = False
-        self._final_count = 0  # chunks that are shown and full
+        self._outdated_since: float | None = None  # the loop's time since which the shown text is out of date
+        self._last_activity_at = 0.0
+        self._newest_plan: Plan | None = None  # None: it is to be made
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
-        self._slot: asyncio.Task[None] | None = None  # the wait for a slot of the rate limits
-        self._last_activity_at = 0.0
         self._writer: asyncio.Task[None] | None = None
 
     @property
@@ -140,12 +117,12 @@ class Reply:
     @property
     def text_without_ending(self) -> str:
         """The text without the `ending` that `close` added."""
-        return self.text.removesuffix(self._ending)
+        return self.text.removesuffix(self._final.ending) if self._final is not None else self.text
 
     @property
     def is_closed(self) -> bool:
         """True once `close` was called, even if the final text is not shown yet."""
-        return self._final_priority is not None
+        return self._final is not None
 
     async def __aenter__(self) -> Self:
         """Start the background task that shows the reply, first with a placeholder."""
@@ -179,33 +156,27 @@ class Reply:
             TurnLostError: another worker has claimed the turn.
         """
         await self.abandon()
-        await self._surface.remove_queued_reaction()
-        if self._known_ids:
+        self._surface.remove_queued_reaction()
+        if self._executor.shown.messages:
             await self._check_owned()
-            await self._surface.delete_messages(self._known_ids)
-            self._known_ids.clear()
-            await self._save_ids(self._known_ids)
+            await self._executor.delete_messages()
 
     def feed(self, delta: str) -> None:
         """Append text that the model generated, and clear the status line."""
+        had_text = self._planner.has_text
         self._planner.feed(delta)
         self._status = ""
-        self._on_first_text()
-        self._on_activity()
+        self._on_text(had_text)
 
     def replace(self, text: str) -> None:
         """Replace the whole text of the reply, such as by the final text of a model call.
 
         The status line stays.
         """
-        if text == (before := self._planner.text):
-            return
-        if not text.startswith(before):
-            self._final_count = 0
-        self._planner.replace(text)
-        if text:
-            self._on_first_text()
-        self._on_activity()
+        if text != self._planner.text:
+            had_text = self._planner.has_text
+            self._planner.replace(text)
+            self._on_text(had_text)
 
     def show_status(self, line: str, tool_calls: Sequence[ShownToolCall] = ()) -> None:
         """Show a status line, such as the running tool, below the text until text arrives.
@@ -254,48 +225,56 @@ class Reply:
             TurnLostError: another worker has claimed the turn.
         """
         is_repeated = self.is_closed
-        self._status, self._final_priority, self._buttons, self._files = "", priority, buttons, list(files)
-        self._set_final_text(text, ending)
+        self._status = ""
+        self._buttons = buttons
+        self._final = _Final(priority, ending, files)
+        self._set_final_text(text)
         self._mark_dirty(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
-        if self._writer.done() and (
-            is_repeated or self._writer.exception() is None
-        ):  # it has shown a final text before
+        if self._writer.done() and (is_repeated or self._writer.exception() is None):  # it has shown a final text
             self._writer = asyncio.create_task(self._show_until_closed(), name="reply")
         await asyncio.shield(self._writer)
 
-    def _set_final_text(self, text: str, ending: str) -> None:
-        self._ending = ending
+    def _set_final_text(self, text: str) -> None:
+        ending = self._final.ending if self._final is not None else ""
         self._planner.replace(f"{close_blocks(text)}\n\n{ending}".strip() if ending else text)
 
-    def _drop_files(self, refused: FileRefusedError) -> None:
+    def _drop_files(self, final: _Final, refused: FileRefusedError) -> None:
         """Remove refused files from the reply, and add a note below its text for each.
 
         If the platform refuses `FILE_NAME`, the file with a long text, later calls show the whole text in messages.
 
         Args:
             refused: the error with the names of the files; it is logged.
+
+        Raises:
+            FileRefusedError: the platform refuses `FILE_NAME`, and shows no more messages.
         """
-        if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in self._files]:
+        if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in final.files]:
+            if self._max_messages == self._surface.max_messages:
+                raise refused
             log.warning("the platform refuses the file of a long text, which goes into messages: %s", refused)
-            self._max_messages = sys.maxsize
-        dropped = [file for file in self._files if file.name in refused.names]
-        self._files = [file for file in self._files if file not in dropped]
+            self._max_messages = self._surface.max_messages
+        dropped = [file for file in final.files if file.name in refused.names]
         if dropped:
             log.warning("the platform refuses files of a reply: %s", refused)
             notes = (
                 self.say(words.FILE_NOT_ATTACHED, name=f"`{file.name}`", size=format_size(len(file.data)))
                 for file in dropped
             )
-            self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*notes, self._ending])))
+            text = self.text_without_ending.rstrip()
+            files = [file for file in final.files if file not in dropped]
+            self._final = _Final(final.priority, "\n\n".join(filter(None, [*notes, final.ending])), files)
+            self._set_final_text(text)
+        self._mark_dirty()
 
-    def _on_first_text(self) -> None:
-        """Make the next call urgent when the first text of the reply arrives."""
-        if not self._has_text:
-            self._has_text = True
-            self._reprioritize()
+    def _on_text(self, had_text: bool) -> None:
+        """Show new text; the first text of the reply does not wait its turn."""
+        if self._planner.has_text and not had_text:
+            self._executor.interrupt()
             if not self._has_placeholder:
                 self._urgent.set()  # nothing was shown until now
+        self._on_activity()
 
     def _on_activity(self) -> None:
         self._last_activity_at = event_loop.now()
@@ -304,88 +283,59 @@ class Reply:
     def _mark_dirty(self, *, is_urgent: bool = False) -> None:
         if self._outdated_since is None:
             self._outdated_since = event_loop.now()
+        self._newest_plan = None
         self._changed.set()
         if is_urgent:
             self._urgent.set()
-            self._reprioritize()
-
-    def _reprioritize(self) -> None:
-        """Cancel the background task's wait for a slot of the rate limits, if it waits.
-
-        The background task then starts a new wait, with a new priority.
-        """
-        if self._slot is not None and not self._slot.cancelling():
-            self._slot.cancel()
+            self._executor.interrupt()
 
     async def _show_until_closed(self) -> None:
         """Show the newest text whenever the rate limits allow, until the final text.
 
-        This is the background task of the reply. It also stores the message ids, and adds and removes the "queued"
-        reaction on the user's message.
+        This is the background task of the reply. It also adds and removes the "queued" reaction on the user's message.
         """
-        is_first = True
-        with self._surface.track_reply(), cancel_unless(self._check_active):
+        with self._executor.track(), cancel_unless(self._check_active):
             while not self._is_abandoned:
                 self._urgent.clear()
-                await self._planner.catch_up()
-                next_call = self._get_next_call(is_first)
-                if next_call is None:
-                    if is_first and self._has_placeholder:
-                        self._surface.add_queued_reaction()
-                    await self._wait_for_change(self._urgent)
-                    continue
-                if not await self._wait_for_slot(next_call):
-                    continue
-                await self._check_owned()
-                await self._planner.catch_up()
-                self._changed.clear()
-                is_final, outdated_since, self._outdated_since = (
-                    self._final_priority is not None,
-                    self._outdated_since,
-                    None,
-                )
-                former_count, self._final_count, has_text = (
-                    self._final_count,
-                    self._planner.full_count,
-                    bool(self._planner.text),
-                )
-                priority = self._final_priority if self._final_priority is not None else next_call.priority
-                plan = replace(self._plan(former_count, priority), tool_calls=self._tool_calls)
-                try:
-                    is_shown = await self._show(plan)
-                finally:
-                    if is_first:
-                        await self._surface.remove_queued_reaction()
-                        is_first = False
-                if is_shown:
-                    self._on_shown(has_text)
-                    self._shows_text |= has_text and plan.chunks[0].text != words.PLACEHOLDER
-                if is_shown and len(self._known_ids) > (count := len(plan.chunks) + len(plan.files)):
-                    del self._known_ids[count:]
-                    await self._save_ids(self._known_ids)
-                if is_final and is_shown and not self._changed.is_set():
-                    return
-                if not is_shown:
-                    self._outdated_since, self._final_count = outdated_since, min(former_count, self._final_count)
-                elif plan.is_growing and not self._is_abandoned:
-                    await self._wait_for_change(self._changed)
+                plan = await self._get_newest_plan()
+                operation = self._executor.choose(plan) if plan is not None else None
+                if plan is None or operation is None:
+                    if plan is None or not plan.is_final:
+                        await self._wait_for_change(plan)
+                        continue
+                    await self._surface.notify_author()
+                    if self._newest_plan is plan:
+                        return
+                elif not self._executor.has_slot(operation):
+                    await self._executor.acquire_slot(operation, self._get_wait_start())
+                else:
+                    await self._check_owned()
+                    await self._execute(operation, plan)
 
-    async def _show(self, plan: Plan) -> bool:
-        """Show a plan on the surface.
+    async def _execute(self, operation: Operation, plan: Plan) -> None:
+        """Execute an operation, and note what the reply shows then.
 
-        Returns:
-            True if the whole plan is shown. False if the rate limits dropped it, or the platform refused a file or an
-            edit: a new plan is then to be shown. Refused files are dropped: see `_drop_files`. After a refused edit,
-            only the final text is shown.
+        Raises:
+            SurfaceError: the platform refuses it, or cannot be reached.
         """
+        outdated_since, has_text = self._outdated_since, self._planner.has_text
+        self._outdated_since = None
         try:
-            return await self._surface.show(plan, tuple(self._known_ids), self._record)
-        except FileRefusedError as error:
-            self._drop_files(error)
-        except EditRefusedError as error:
-            log.warning("the platform refuses an edit of a reply; its final text is tried: %s", error)
-            self._is_refused = True
-        return False
+            is_done = await self._executor.execute(operation, plan)
+        except FileRefusedError as refused:
+            assert self._final is not None, "only a final text has files"
+            self._drop_files(self._final, refused)
+            return
+        except RefusedError as refusal:
+            await self._surface.explain_refusal(refusal)
+            raise
+        finally:
+            self._surface.remove_queued_reaction()
+        if is_done:
+            self._on_shown(has_text)
+            self._shows_text |= has_text and plan.chunks[0].text != words.PLACEHOLDER
+        else:
+            self._outdated_since = outdated_since
 
     async def _check_active(self) -> None:
         """Check that the reply is not abandoned and this worker still owns the turn.
@@ -398,84 +348,53 @@ class Reply:
             raise _AbandonedError
         await self._check_owned()
 
-    def _get_next_call(self, is_first: bool) -> _NextCall | None:
-        """Return the parameters of the next platform call; None while none is to be made.
-
-        A growing message needs one more call, which ends it. If the rate limits leave no room for that call, a message
-        is posted only when it is full. A full message is completed before the next one grows.
-
-        Args:
-            is_first: whether no call was made yet.
-        """
-        is_new = len(self._known_ids) <= self._final_count
-        if self._final_priority is not None:
-            return _NextCall(self._final_priority, is_post=is_new, is_last_edit=True)
-        if self._is_refused or not (self._has_placeholder or self._planner.text):
-            return None
-        full_count, priority = self._planner.full_count, Priority.PROGRESS if is_first else Priority.STREAM_UPDATE
-        if full_count > self._final_count:
-            return _NextCall(Priority.PROGRESS, is_post=is_new, is_last_edit=len(self._known_ids) <= full_count)
-        if self._surface.try_open() or len(self._known_ids) > full_count:
-            return _NextCall(priority, is_post=is_new, is_last_edit=False)
-        return None
-
-    async def _wait_for_change(self, event: asyncio.Event) -> None:
-        """Wait until the event is set, for at most `SILENCE_SECONDS`.
+    async def _wait_for_change(self, plan: Plan | None) -> None:
+        """Wait until there is more to show than a plan, for at most `SILENCE_SECONDS`.
 
         After that time the reply is marked for an update: its status line shows the elapsed time, and a Slack stream
         that gets too old is ended.
+
+        Args:
+            plan: the newest plan. If the rate limits do not allow it, only a full message or the final text is tried.
         """
+        is_shown = plan is not None and self._executor.is_shown(plan)
+        if plan is not None and not is_shown and not self._executor.shown.messages:
+            self._surface.add_queued_reaction()
         try:
             async with asyncio.timeout(SILENCE_SECONDS):
-                await event.wait()
+                await (self._changed if is_shown else self._urgent).wait()
         except TimeoutError:
             self._mark_dirty()
 
-    async def _wait_for_slot(self, move: _NextCall) -> bool:
-        """Wait for a slot of the rate limits for the next platform call.
+    def _get_wait_start(self) -> float:
+        """Return the time of the event loop from which the age of the next call counts."""
+        if self._planner.has_text and not self._shows_text:
+            return FIRST_TEXT
+        return event_loop.now() if self._outdated_since is None else self._outdated_since
 
-        Returns:
-            True if the slot is acquired; False if `_reprioritize` cancelled the wait, or the reply is abandoned.
-        """
-        outdated_since = event_loop.now() if self._outdated_since is None else self._outdated_since
-        outdated_since = FIRST_TEXT if self._has_text and not self._shows_text else outdated_since
-        acquiring = self._surface.acquire_slot(
-            move.priority, is_post=move.is_post, is_last_edit=move.is_last_edit, outdated_since=outdated_since
-        )
-        slot = self._slot = asyncio.create_task(acquiring, name="place")
-        try:
-            await asyncio.wait([slot])
-        finally:
-            self._slot = None
-            if not slot.done():
-                slot.cancel()
-                await asyncio.wait([slot])
-        return not slot.cancelled() and not self._is_abandoned
+    async def _get_newest_plan(self) -> Plan | None:
+        """Return the plan with the text, status line and files so far; None if nothing is to be shown yet."""
+        await self._planner.catch_up()
+        if not (self._has_placeholder or self._planner.has_text or self.is_closed):
+            return None
+        if self._newest_plan is None:
+            self._changed.clear()
+            plan = self._plan()
+            buttons = self._surface.filter_buttons(self._buttons)
+            self._newest_plan = replace(plan, buttons=buttons, tool_calls=self._tool_calls)
+        return self._newest_plan
 
-    def _plan(self, shown_count: int, priority: Priority) -> Plan:
-        """Return the plan for the next call, with the text, status line and files so far.
-
-        Args:
-            shown_count: the number of full chunks that the platform shows.
-            priority: the priority of the call.
-        """
+    def _plan(self) -> Plan:
+        priority = self._final.priority if self._final is not None else Priority.STREAM_UPDATE
         plan = self._planner.plan(priority, empty_text=self.say(words.NO_ANSWER))
         if not plan.chunks:
             text = f"{self._status or words.PLACEHOLDER}{self._elapsed_text}"
-            chunks: Sequence[Chunk] = [Chunk(0, 0, text)]
-            return Plan(
-                chunks, priority, self._buttons, (), plan.is_growing, status=self._status, elapsed=self._elapsed_text
-            )
-        if self._final_priority is not None:
+            return replace(plan, chunks=[Chunk(0, 0, text)], status=self._status, elapsed=self._elapsed_text)
+        if self._final is not None:
             is_short = len(plan.chunks) <= self._max_messages
-            return replace(plan, buttons=self._buttons, files=self._files) if is_short else self._plan_with_file(plan)
-        full_count = self._planner.full_count
-        if shown_count < full_count >= len(self._known_ids):  # the next call decides whether another one may grow
-            controls = self._buttons if full_count > self._max_messages else ()  # no later message will be shown
-            return Plan(self._limit_chunks(plan.chunks[:full_count], ""), priority, controls)
+            return replace(plan, files=self._final.files) if is_short else self._plan_with_file(plan, self._final)
         status, elapsed = (f"{self._status}{self._elapsed_text}", self._elapsed_text) if self._status else ("", "")
-        chunks = self._limit_chunks(plan.chunks, status)
-        return Plan(chunks, priority, self._buttons, (), plan.is_growing, status=self._status, elapsed=elapsed)
+        return replace(plan, chunks=self._limit_chunks(plan.chunks, status), status=self._status, elapsed=elapsed)
 
     def _limit_chunks(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
         """Return the first `max_messages` chunks, with a status line below the last.
@@ -485,24 +404,26 @@ class Reply:
         Args:
             status: the status line in Markdown; empty for none.
         """
-        if len(chunks) > self._max_messages:
-            return append_line(chunks[: self._max_messages], status or self.say(words.CONTINUES_IN_FILE))
-        return append_line(chunks, status) if status else chunks
+        if len(chunks) <= self._max_messages:
+            return append_line(chunks, status) if status else chunks
+        *front, last = chunks[: self._max_messages]
+        last = replace(last, stable_length=len(last.text))
+        return append_line([*front, last], status or self.say(words.CONTINUES_IN_FILE))
 
-    def _plan_with_file(self, plan: Plan) -> Plan:
+    def _plan_with_file(self, plan: Plan, final: _Final) -> Plan:
         """Return the plan of a reply that is too long: its start, and the whole as a file.
 
         Args:
             plan: the plan with all chunks of the reply.
         """
-        files, line = [File(FILE_NAME, self.text.encode()), *self._files], self.say(words.FULL_ANSWER_IN_FILE)
-        if not self._ending:
-            return Plan(append_line(plan.chunks[: self._max_messages], line), plan.priority, self._buttons, files)
+        files, line = [File(FILE_NAME, self.text.encode()), *final.files], self.say(words.FULL_ANSWER_IN_FILE)
+        if not final.ending:
+            return replace(plan, chunks=append_line(plan.chunks[: self._max_messages], line), files=files)
         chunks = plan.chunks[: max(1, self._max_messages - 1)]
         ending = ChunkPlanner(self._surface.limits)  # the ending may be long: it names refused files
-        ending.feed(self._ending)
+        ending.feed(final.ending)
         end = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
-        return Plan([*chunks, end], plan.priority, self._buttons, files)
+        return replace(plan, chunks=[*chunks, end], files=files)
 
     @property
     def _elapsed_text(self) -> str:
@@ -516,17 +437,3 @@ class Reply:
             if seconds >= SILENCE_SECONDS
             else ""
         )
-
-    async def _record(self, position: int, message_id: str) -> None:
-        """Store the id of a posted message: see `RecordMessageId`.
-
-        Raises:
-            TurnLostError: another worker has claimed the turn; the id is added to `orphaned_ids`.
-            StoreError: the id cannot be stored.
-        """
-        self._known_ids[position:] = [message_id, *self._known_ids[position + 1 :]]
-        try:
-            await self._save_ids(self._known_ids)
-        except TurnLostError:
-            self.orphaned_ids.append(message_id)
-            raise

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from channels.base import File, Surface
+from channels.base import File
 from channels.i18n import messages as words
 from channels.platform import Platforms
 from channels.replies.buttons import answer_buttons, growing_buttons
@@ -80,19 +80,6 @@ class ReplyRerenderer:
         """
         self._background.start(self._rerender(turn_id, ending), name=f"update of turn {turn_id}")
 
-    def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
-        """Delete messages that this process posted after another one had claimed the turn.
-
-        Messages that the other process has stored as part of its reply are not deleted. If the other process uses one
-        that it has not stored yet, it posts that message again.
-
-        Args:
-            turn_id: the id of the turn, or of an earlier one that answered the same messages.
-            surface: the surface of the reply.
-            orphans: the platform's ids of the messages.
-        """
-        self._background.start(self._delete_orphans(turn_id, surface, orphans), name=f"orphans of turn {turn_id}")
-
     async def _rerender(self, turn_id: str, ending: str) -> None:
         newest = await self._conversations.get_latest_turn(turn_id)
         if newest is None or self._update_growing_buttons(newest):
@@ -123,11 +110,6 @@ class ReplyRerenderer:
             ) as reply:
                 controls = [] if ending else controls
                 await reply.close(latest.text, ending=ending and say(ending), buttons=controls, files=files)
-
-    async def _delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
-        latest = await self._conversations.get_latest_turn(turn_id)
-        known = latest.chunks if latest is not None else ()
-        await surface.delete_messages([id_ for id_ in orphans if id_ not in known])
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
         """Update the buttons of a turn's reply if this process is still writing the reply.

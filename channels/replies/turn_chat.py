@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from channels.base import Priority, Surface
+from channels.base import Priority
 from channels.platform import Platform
 from channels.replies.chunk_planner import ChunkPlanner
+from channels.replies.surface import Surface
 from core.errors import ChatError, SurfaceError
 from core.inbox_message import storable_text
 

@@ -17,7 +17,7 @@ from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.replies.assistant import AssistantThreads
 from channels.slack.replies.reactions import make_queued_reactions
-from channels.slack.replies.streaming import StreamPolicy, StreamSurface
+from channels.slack.replies.streaming import StreamPolicy
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import PLATFORM
 from channels.slack.settings import SlackSettings
@@ -72,10 +72,13 @@ class SlackPlatform:
         await self._connections.close()
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
-        if self._stream_policy is None:
-            return SlackSurface(self.api, self.queued_reactions, address, turn_id, assistant=self._assistant)
-        return StreamSurface(
-            self.api, self.queued_reactions, address, turn_id, self._stream_policy, assistant=self._assistant
+        return SlackSurface(
+            self.api,
+            self.queued_reactions,
+            address,
+            turn_id,
+            assistant=self._assistant,
+            stream_policy=self._stream_policy,
         )
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from benchmarks.replies.contenders.base import ReplyWriter, StreamingContender
 from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredPrompt, SlackCellPlatform
-from channels.base import Surface
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import make_client
 from channels.discord.replies import reactions as discord_reactions
@@ -17,12 +16,14 @@ from channels.discord.settings import DiscordSettings
 from channels.i18n.messages import ENGLISH
 from channels.replies.buttons import answer_buttons, growing_buttons
 from channels.replies.reply import Reply
+from channels.replies.surface import Surface
 from channels.settings import EXTRA_BUTTONS
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import make_session, make_web_client
 from channels.slack.replies import reactions as slack_reactions
 from channels.slack.replies.assistant import AssistantThreads
-from channels.slack.replies.streaming import STREAM_SECONDS, StreamPolicy, StreamSurface
+from channels.slack.replies.streaming import STREAM_SECONDS, StreamPolicy
+from channels.slack.replies.surface import SlackSurface
 from channels.slack.settings import SlackSettings
 
 NAME = "Parley"
@@ -93,8 +94,13 @@ class _ParleyOnSlack(StreamingContender):
             "ts": prompt.message,
         }
         turn_id = f"turn {prompt.number}"
-        surface = StreamSurface(
-            self._api, self._queued_reactions, address, turn_id, self._streams, assistant=self._assistant
+        surface = SlackSurface(
+            self._api,
+            self._queued_reactions,
+            address,
+            turn_id,
+            assistant=self._assistant,
+            stream_policy=self._streams,
         )
         return open_reply(surface, prompt)
 

@@ -3,14 +3,13 @@
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import discord
 
-from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, RecordMessageId
+from channels.base import Button, File, Priority
 from channels.discord.client.api import (
     REPLY_FORBIDDEN_CODE,
     THREAD_ARCHIVED_CODE,
@@ -29,11 +28,13 @@ from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
 from channels.replies.buttons import RATING_PREFIXES
+from channels.replies.diff import Content
 from channels.replies.reactions import QueuedReactions
-from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
+from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface
 from channels.replies.tool_status import LINE_SIZE
 from core.concurrency import event_loop
 from core.errors import SurfaceError
+from core.turns.turn import FILE_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ DELETED_CODES = {"10008", "10003"}
 _REFUSAL_MESSAGES = {"50001": words.CANNOT_WRITE, "50013": words.CANNOT_WRITE, THREAD_LOCKED_CODE: words.THREAD_LOCKED}
 
 
-class DiscordMessageSurface(MessageSurface):
+class DiscordMessageSurface(Surface):
     """Base of Discord's surfaces, which attach all files to a reply's last message."""
 
     limits = LIMITS
@@ -68,15 +69,15 @@ class DiscordMessageSurface(MessageSurface):
         del size
         return MAX_FILE_BYTES
 
-    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+    async def attach(self, files: Sequence[File], last_id: str, known: Mapping[str, str], record: RecordFile) -> None:
         check_file_sizes(files, await self._file_limit(max(len(file.data) for file in files)))
-        for id_ in set(known.values()) - {last}:
-            await self._detach(id_)
+        for id_ in set(known.values()) - {last_id}:
+            await self.detach(id_)
         for file in files:
-            await record(file.name, last)
-        await self._set_files(last, files)
+            await record(file.name, last_id)
+        await self._set_files(last_id, files)
 
-    async def _detach(self, file_id: str) -> None:
+    async def detach(self, file_id: str) -> None:
         await ignore_deleted(self._set_files(file_id, ()))
 
 
@@ -115,62 +116,64 @@ class DiscordSurface(DiscordMessageSurface):
         self._uses_references = not self._side_name
         self._nonce_prefix = uuid4().hex  # unique: Discord knows the nonces of deleted messages
         self._post_count = 0
-        self._first_controls: Sequence[Button] | None = None  # the buttons of the first attempt at a post
 
     @property
-    def _post_limiter(self) -> RateLimiter:
+    def post_limiter(self) -> RateLimiter:
         return self._api.post_limiter(self._channel)
 
     @property
-    def _edit_limiter(self) -> RateLimiter:
+    def edit_limiter(self) -> RateLimiter:
         return self._api.edit_limiter(self._channel)
 
-    async def _post(
-        self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
-    ) -> PostedMessage | None:
-        starts_thread = self._is_thread_start and previous is None  # Discord: no reply to a message in another channel
-        answered = int(previous) if previous else self._prompt_id
-        if self._first_controls is None:
-            self._first_controls = buttons
+    def filter_buttons(self, buttons: Sequence[Button]) -> Sequence[Button]:
+        """Return the buttons without those of a rating: Discord has no element for them, so they are in a menu."""
+        return [button for button in buttons if not button.id.startswith(RATING_PREFIXES)]
+
+    async def post(
+        self,
+        position: int,
+        content: Content,
+        priority: Priority,
+        *,
+        previous_id: str | None = None,
+        has_slot: bool = False,
+    ) -> PostOutcome:
+        starts_thread = self._is_thread_start and previous_id is None  # Discord: no reply across channels
+        answered = int(previous_id) if previous_id else self._prompt_id
+        existing: SentMessage | None = None
 
         async def find_posted() -> SentMessage | None:
+            nonlocal existing
             after = self._prompt_id if self._side_name else answered
             own_messages = await self._fetch_reply(after, None if starts_thread else answered)
-            return SentMessage(own_messages[0].id, own_messages[0].content) if own_messages else None
+            existing = SentMessage(own_messages[0].id, own_messages[0].content) if own_messages else None
+            return existing
 
-        async def post(reply_to: int | None) -> SentMessage | None:
+        async def post(reply_to: int | None, *, has_slot: bool) -> SentMessage | None:
             return await self._api.post_message(
                 self._channel,
-                text,
-                buttons,
+                *content,
                 reply_to=reply_to,
                 nonce_key=f"{self._nonce_prefix} {self._post_count}",
                 priority=priority,
-                has_slot=self.use_slot(self._post_limiter),
+                has_slot=has_slot,
                 find_posted=find_posted,
             )
 
         try:
-            message = await post(None if starts_thread or not self._uses_references else answered)
+            message = await post(None if starts_thread or not self._uses_references else answered, has_slot=has_slot)
         except RefusedError as refusal:
             if refusal.code != REPLY_FORBIDDEN_CODE:
                 raise
             self._uses_references = False
-            message = await post(None)
+            message = await post(None, has_slot=False)
         if message is None:
-            return None
-        is_new = message.text.strip() == text.strip() and tuple(self._first_controls) == tuple(buttons)
-        self._post_count, self._first_controls = self._post_count + 1, None
-        return PostedMessage(str(message.id), is_new=is_new)
+            return PostOutcome("")
+        self._post_count += 1
+        return PostOutcome(str(message.id), is_new=message is not existing)
 
-    async def _explain_refusal(self, refusal: RefusedError) -> None:
-        """Send the author a direct message on why there is no reply.
-
-        It is sent at most once per surface, and only for missing permissions or a locked thread. A failure is logged.
-
-        Args:
-            refusal: Discord's refusal of a call for the reply.
-        """
+    async def explain_refusal(self, refusal: RefusedError) -> None:
+        """Send the author a direct message on missing permissions or a locked thread, once; log a failure."""
         word = _REFUSAL_MESSAGES.get(refusal.code)
         if word is None or not self._author or self._is_refusal_explained:
             return
@@ -180,40 +183,30 @@ class DiscordSurface(DiscordMessageSurface):
         except SurfaceError as error:  # the author may accept no direct messages
             log.warning("the author cannot be told why there is no reply: %s", error)
 
-    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """Show a plan: see `Surface.show`. Also notify the author when a long reply ends.
-
-        A failure to notify is logged. Rating buttons are left out: Discord has no element for them, so that they are in
-        the menu of the message. If the bot lacks a permission, or the thread is locked, the author gets a direct
-        message, and the error is raised.
-        """
-        plan = replace(plan, buttons=[button for button in plan.buttons if not button.id.startswith(RATING_PREFIXES)])
+    async def notify_author(self) -> None:
+        """Notify the author if the reply took more than `ping_after` seconds, once; log a failure."""
+        if event_loop.now() < self._notify_at:
+            return
+        self._notify_at = math.inf
+        prompt_id = self._prompt_id if self._is_prompt_in_channel else None
         try:
-            is_shown = await super().show(plan, known_ids, record)
-        except RefusedError as refusal:
-            await self._explain_refusal(refusal)
-            raise
-        if is_shown and plan.priority in FINAL_PRIORITIES and event_loop.now() >= self._notify_at:
-            self._notify_at = math.inf
-            prompt_id = self._prompt_id if self._is_prompt_in_channel else None
-            try:
-                text, key = self._messages(words.ANSWER_READY), f"{self._nonce_prefix} ping"
-                await self._api.send_notification(self._channel, prompt_id, self._author, text, nonce_key=key)
-            except SurfaceError as error:
-                log.warning("the author cannot be notified of the reply: %s", error)
-        return is_shown
+            text, key = self._messages(words.ANSWER_READY), f"{self._nonce_prefix} ping"
+            await self._api.send_notification(self._channel, prompt_id, self._author, text, nonce_key=key)
+        except SurfaceError as error:
+            log.warning("the author cannot be notified of the reply: %s", error)
 
-    async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
-        async def edit() -> object:
-            has_slot = self.use_slot(self._edit_limiter)
+    async def edit(
+        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
+    ) -> EditOutcome:
+        async def edit(has_slot: bool) -> object:
             return await self._api.edit_message(
-                self._channel, int(message_id), text, buttons, priority=priority, has_slot=has_slot
+                self._channel, int(message_id), *content, priority=priority, has_slot=has_slot
             )
 
-        return await get_edit_outcome(self._edit_unarchived(edit))
+        return await get_edit_outcome(self._edit_unarchived(edit, has_slot=has_slot))
 
     async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
-        await self._edit_unarchived(lambda: self._api.set_files(self._channel, int(message_id), files))
+        await self._edit_unarchived(lambda _: self._api.set_files(self._channel, int(message_id), files))
 
     async def _file_limit(self, size: int) -> int:
         """Return the file size limit of the server, in bytes.
@@ -229,11 +222,11 @@ class DiscordSurface(DiscordMessageSurface):
             log.warning("the server's file size limit is not known: %s", error)
             return MAX_FILE_BYTES
 
-    async def _edit_unarchived(self, edit: Callable[[], Awaitable[T]]) -> T:
+    async def _edit_unarchived(self, edit: Callable[[bool], Awaitable[T]], *, has_slot: bool = False) -> T:
         """Edit a message; if its thread is archived, unarchive the thread and edit again.
 
         Args:
-            edit: makes the edit.
+            edit: makes the edit; called with whether a slot of the rate limits is acquired for it.
 
         Returns:
             The result of `edit`.
@@ -242,7 +235,7 @@ class DiscordSurface(DiscordMessageSurface):
             RefusedError: the thread is locked (code `THREAD_LOCKED_CODE`), or Discord refuses the edit.
         """
         try:
-            return await edit()
+            return await edit(has_slot)
         except RefusedError as refusal:
             if refusal.code != THREAD_ARCHIVED_CODE:
                 raise
@@ -250,41 +243,20 @@ class DiscordSurface(DiscordMessageSurface):
             await self._api.unarchive_thread(self._channel)
         except RefusedError as refusal:
             raise RefusedError("edit", THREAD_LOCKED_CODE) from refusal
-        return await edit()
+        return await edit(False)
 
     async def add_reaction(self, emoji: str) -> None:
         await add_reaction(self._api, emoji, self._address)
 
-    async def _delete(self, message_id: str) -> None:
+    async def delete(self, message_id: str) -> None:
         await ignore_deleted(self._api.delete_message(self._channel, int(message_id)))
 
-    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, stops_stream: bool = False) -> list[str]:
         if self._side_name and recorded_ids:
             return list(recorded_ids)
-        return await super().find_message_ids(recorded_ids, is_contested=is_contested)
-
-    async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
-        """Look up the reply's messages on Discord; return the ids that `shown_ids` lacks.
-
-        The list is empty for a message beside a reply, such as an approval. It is also empty if Discord refuses the
-        look-up or cannot be reached, which is logged.
-        """
-        if self._side_name:
-            return ()
-        try:
-            own_messages = await self._api.fetch_own_messages(self._channel, self._prompt_id)
-        except SurfaceError as error:
-            log.warning("stray posts cannot be searched for: %s", error)
-            return ()
-        known = {int(id_) for id_ in shown_ids}
-        return [
-            str(message.id)
-            for message in find_stray_replies(own_messages, None if self._is_thread_start else self._prompt_id, known)
-        ]
-
-    async def _find_own(self) -> dict[int, str]:
         own_messages = await self._fetch_reply(self._prompt_id, None if self._is_thread_start else self._prompt_id)
-        return {position: str(message.id) for position, message in enumerate(own_messages)}
+        files = [id_ for id_ in recorded_ids if id_.startswith(FILE_PREFIX)]
+        return [*(str(message.id) for message in own_messages), *files]
 
     async def _fetch_reply(self, after: int, answered: int | None) -> list[discord.Message]:
         """Fetch the messages of this reply, oldest first.
@@ -359,27 +331,6 @@ def find_reply_chain(own_messages: Sequence[discord.Message], prompt_id: int | N
             found.append(message)
             last = message.id
     return found
-
-
-def find_stray_replies(
-    own_messages: Sequence[discord.Message], prompt_id: int | None, known_ids: Collection[int]
-) -> list[discord.Message]:
-    """Return the bot's extra replies to a user's message, which `known_ids` lacks.
-
-    Replies to a known message of the bot are extra, too. A message that replies to nothing is not returned, since it
-    may belong to something else.
-
-    Args:
-        own_messages: the bot's messages, oldest first.
-        prompt_id: the id of the user's message; None in a thread that was started on that message.
-        known_ids: the ids of the known messages of the reply.
-    """
-    answered = {prompt_id, *known_ids} - {None}
-    return [
-        message
-        for message in own_messages
-        if message.type in USER_MESSAGE_TYPES and _get_replied_id(message) in answered and message.id not in known_ids
-    ]
 
 
 def find_by_button(own_messages: Sequence[discord.Message], button_suffix: str) -> list[discord.Message]:

@@ -356,7 +356,7 @@ class SlackIntakeHandler(IntakeHandler):
             return None
 
         async def retract(text: str) -> None:
-            await surface.delete_messages([ts])
+            await surface.delete(ts)
             await self._responder.respond(target, text)
 
         return replace(inbound, address={**inbound.address, "ts": ts}, sent_at=float(ts)), retract

@@ -1,25 +1,28 @@
-"""Surface of replies on Slack that posts and edits messages in a thread."""
+"""Surface of replies on Slack: the operations on messages in a thread."""
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import count
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from channels.base import STATUS_RESERVE, Button, File, FileRefusedError, Priority
+from channels.base import STATUS_RESERVE, File, FileRefusedError, Priority
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
+from channels.replies.diff import Content
 from channels.replies.reactions import QueuedReactions
-from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
+from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.blocks import message_content
-from channels.slack.client.rate_limits import HISTORY, TIER_2, TIER_3, TIER_4
+from channels.slack.client.rate_limits import TIER_3, TIER_4
 from channels.slack.replies.assistant import AssistantThreads
 from channels.slack.replies.reactions import add_reaction
+from channels.slack.replies.streaming import SlackStreams, StreamPolicy
+from channels.slack.replies.thread import ReplyThread
 from channels.slack.text import SlackMarkdown, utf8_size
 from core.errors import SurfaceError
+from core.turns.turn import FILE_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +35,6 @@ POST_WINDOW = Window(calls=5, seconds=5.25)
 
 #: Slack: "several hundred messages per minute" in a workspace.
 WORKSPACE_POST_WINDOW = Window(calls=300, seconds=60.5)
-
-#: Event type of the metadata by which a posted message is found if Slack's response was lost.
-_METADATA_EVENT = "parley_chunk"
 
 #: Slack: errors for an edit of a message that is deleted or may no longer be edited.
 _NOT_EDITABLE = {"message_not_found", "cant_update_message", "edit_window_closed"}
@@ -49,7 +49,7 @@ _NO_FILE = {"file_not_found", "file_deleted"}
 _NOT_DELETABLE = "cant_delete_message"
 
 
-class SlackSurface(MessageSurface):
+class SlackSurface(Surface):
     """Surface of a reply in a thread or, if there is none, directly in a channel.
 
     Args:
@@ -60,6 +60,7 @@ class SlackSurface(MessageSurface):
             words of the message; these may be missing.
         turn_id: the id that marks the messages of the reply, in their metadata; empty for none.
         assistant: sets the status of the thread; None to set none.
+        stream_policy: decides whether the growing message is streamed; None: it is edited.
     """
 
     limits = LIMITS
@@ -72,72 +73,62 @@ class SlackSurface(MessageSurface):
         turn_id: str,
         *,
         assistant: AssistantThreads | None = None,
+        stream_policy: StreamPolicy | None = None,
     ) -> None:
         super().__init__(queued_reactions, address)
-        self._team = str(address["team"])
-        self._api = api.for_team(self._team)
-        self._channel = str(address["channel"])
-        self._thread_ts = str(address["thread_ts"])
-        self._prompt_ts = str(address["ts"])
-        self._bot = str(address.get("bot", ""))
+        self._thread = ReplyThread(api, address, turn_id, assistant)
+        self._api = self._thread.api
         self._turn_id = turn_id
         self._assistant = assistant
         self._is_resumed = False
-        self._recorded: Collection[str] = ()
-        self._stream_positions: dict[str, int] = {}  # positions of messages without metadata, as they were streamed
-        self._may_have_stray_stream = False  # whether a start got no answer
+        if stream_policy is not None and address.get("user") and address.get("bot") and self._thread.ts:
+            self.streams = SlackStreams(self._thread, address, stream_policy)
 
     @contextmanager
-    def track_reply(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            if self._assistant is not None:
-                stack.enter_context(self._assistant.show_processing(self._address, lambda: self._is_resumed))
-            stack.enter_context(super().track_reply())
+    def show_processing(self) -> Iterator[None]:
+        if self._assistant is None:
             yield
-
-    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        self._is_resumed, self._recorded = True, recorded_ids
-        return await super().find_message_ids(recorded_ids, is_contested=is_contested)
+            return
+        with self._assistant.show_processing(self._address, lambda: self._is_resumed):
+            yield
 
     async def add_reaction(self, emoji: str) -> None:
         await add_reaction(self._api, emoji, self._address)
 
     @property
-    def _thread_arguments(self) -> dict[str, str]:
-        """The argument `thread_ts` for posts into the thread; empty without a thread."""
-        return {"thread_ts": self._thread_ts} if self._thread_ts else {}
+    def post_limiter(self) -> RateLimiter:
+        return self._api.get_limiter(("chat.postMessage", self._thread.team, self._thread.channel), POST_WINDOW)
 
     @property
-    def _post_limiter(self) -> RateLimiter:
-        return self._api.get_limiter(("chat.postMessage", self._team, self._channel), POST_WINDOW)
+    def edit_limiter(self) -> RateLimiter:
+        return self._thread.edit_limiter
 
-    @property
-    def _edit_limiter(self) -> RateLimiter:
-        return self._api.get_limiter(("chat.update", self._team), TIER_3)
-
-    async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
+    async def edit(
+        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
+    ) -> EditOutcome:
         try:
-            return await self._try_edit(message_id, text, buttons, priority)
+            return await self._try_edit(position, message_id, content, priority, has_slot=has_slot)
         except RefusedError as refusal:
             if refusal.code != _STREAMING:
                 raise
-        await self._stop_stream(message_id)
-        return await self._try_edit(message_id, text, buttons, priority)
+        await self._thread.stop_stream(message_id)
+        return await self._try_edit(position, message_id, content, priority, has_slot=False)
 
-    async def _try_edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
-        position = self._stream_positions.get(message_id)
+    async def _try_edit(
+        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool
+    ) -> EditOutcome:
         try:
             answer = await self._api.call(
                 "chat.update",
                 {
-                    "channel": self._channel,
+                    "channel": self._thread.channel,
                     "ts": message_id,
-                    **({} if position is None else {"metadata": self._metadata(position)}),
-                    **message_content(text, buttons),
+                    "metadata": self._thread.create_metadata(position),
+                    **message_content(*content),
                 },
-                self._edit_limiter,
+                self.edit_limiter,
                 priority=priority,
-                has_slot=self.use_slot(self._edit_limiter),
+                has_slot=has_slot,
             )
         except RefusedError as refusal:
             if refusal.code not in _NOT_EDITABLE:
@@ -145,146 +136,74 @@ class SlackSurface(MessageSurface):
             return EditOutcome.GONE
         except TransientError:
             return EditOutcome.NO_RESPONSE
-        if answer is None:
-            return EditOutcome.DROPPED
-        self._stream_positions.pop(message_id, None)
-        return EditOutcome.DONE
+        return EditOutcome.DROPPED if answer is None else EditOutcome.DONE
 
-    @property
-    def _stop_limiter(self) -> RateLimiter:
-        return self._api.get_limiter(("chat.stopStream", self._team), TIER_2)
-
-    @property
-    def _stop_arguments(self) -> dict[str, str]:
-        return {} if self._assistant is None else self._assistant.get_stop_arguments(self._address)
-
-    async def _stop_stream(self, message_id: str) -> None:
-        """Stop the stream of a message, so that the message can be edited.
-
-        A refusal by Slack is logged.
-        """
-        try:
-            await self._api.call(
-                "chat.stopStream",
-                {"channel": self._channel, "ts": message_id, **self._stop_arguments},
-                self._stop_limiter,
-                has_slot=self.use_slot(self._stop_limiter),
-            )
-        except RefusedError as refusal:  # Slack has ended it already; else the edit fails
-            log.info("%s", refusal)
-
-    async def _post(
-        self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
-    ) -> PostedMessage | None:
+    async def post(
+        self,
+        position: int,
+        content: Content,
+        priority: Priority,
+        *,
+        previous_id: str | None = None,
+        has_slot: bool = False,
+    ) -> PostOutcome:
         existing: ApiObject | None = None
+        was_lost = False
 
         async def find_posted() -> ApiObject | None:
-            nonlocal existing
-            self._has_strays = True
-            existing = (await self._messages()).get(position) if self._turn_id else None
+            nonlocal existing, was_lost
+            was_lost = True
+            own = dict(self._thread.find_own(await self._thread.read()))
+            existing = {"ts": own[position]} if self._turn_id and position in own else None
             return existing
 
         answer = await self._api.call(
             "chat.postMessage",
             {
-                "channel": self._channel,
-                **self._thread_arguments,
+                **self._thread.arguments,
                 "unfurl_links": False,
                 "unfurl_media": False,
-                "metadata": self._metadata(position),
-                **message_content(text, buttons),
+                "metadata": self._thread.create_metadata(position),
+                **message_content(*content),
             },
-            self._post_limiter,
-            outer_limiter=self._api.get_limiter(("chat.postMessage", self._team), WORKSPACE_POST_WINDOW),
+            self.post_limiter,
+            outer_limiter=self._api.get_limiter(("chat.postMessage", self._thread.team), WORKSPACE_POST_WINDOW),
             priority=priority,
-            has_slot=self.use_slot(self._post_limiter),
+            has_slot=has_slot,
             find_effect=find_posted,
         )
-        return None if answer is None else PostedMessage(str(answer["ts"]), is_new=answer is not existing)
+        return PostOutcome(str(answer["ts"]) if answer else "", is_new=answer is not existing, was_lost=was_lost)
 
-    def _metadata(self, position: int) -> dict[str, Any]:
-        """Return the metadata of a message: the turn's id and the message's index.
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, stops_stream: bool = False) -> list[str]:
+        """Look up the reply's messages on Slack: see `Surface.find_message_ids`.
 
-        Args:
-            position: the index of the message in the reply.
-
-        Returns:
-            Slack's message metadata, with the keys `event_type` and `event_payload`; the payload has the keys `turn`
-            and `chunk`.
+        A message that is streamed has no metadata yet; it is found if it is recorded, or by its open stream.
         """
-        return {"event_type": _METADATA_EVENT, "event_payload": {"turn": self._turn_id, "chunk": position}}
-
-    async def _find_own(self) -> dict[int, str]:
-        return {position: str(message["ts"]) for position, message in (await self._messages()).items()}
-
-    async def _messages(self) -> dict[int, ApiObject]:
-        """Fetch the messages of this reply from Slack as JSON, by index in the reply.
-
-        The message that is being streamed has no metadata. There is only one such message: all other messages of the
-        bot after the user's message have the metadata of a reply, or files. It gets the first free index.
-        """
-        thread = await self._read_thread()
-        marked = [message for message in thread if self._is_own(message)]
+        self._is_resumed = True
+        messages = await self._thread.read()
+        existing = {message["ts"] for message in messages}
+        by_position = dict(self._thread.find_own(messages))
         # of two messages at a position, the recorded one counts
-        marked.sort(key=lambda message: message["ts"] in self._recorded)
-        own_by_position = {_position(message): message for message in marked}
-        unmarked = [message for message in thread if self._is_unmarked(message)]
-        free = (position for position in count() if position not in own_by_position)
-        for position, message in zip([next(free) for _ in unmarked], unmarked, strict=True):
-            own_by_position[position] = message
-            self._stream_positions[str(message["ts"])] = position
-        return own_by_position
+        by_position.update((position, id_) for position, id_ in enumerate(recorded_ids) if id_ in existing)
+        lost = await self._thread.stop_lost_streams(messages, by_position.values()) if stops_stream else []
+        files = [id_ for id_ in recorded_ids if id_.startswith(FILE_PREFIX)]
+        return [*(by_position[position] for position in sorted(by_position)), *lost, *files]
 
-    def _is_unmarked(self, message: ApiObject) -> bool:
-        if (message.get("metadata") or {}).get("event_type") == _METADATA_EVENT or message.get("files"):
-            return False
-        return bool(self._bot) and message.get("user") == self._bot and float(message["ts"]) > float(self._prompt_ts)
-
-    async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
+    async def delete_strays(self, known_ids: Sequence[str]) -> None:
         try:
-            others = [message for message in await self._read_thread() if message["ts"] not in shown_ids]
+            messages = await self._thread.read()
+            own = [message_id for _, message_id in self._thread.find_own(messages)]
+            lost = [] if self.streams is None else await self._thread.stop_lost_streams(messages, known_ids)
+            for message_id in {*own, *lost} - set(known_ids):
+                await self.delete(message_id)
         except SurfaceError as error:
-            log.warning("stray messages of a reply cannot be searched for: %s", error)
-            return ()
-        streamed = [
-            str(message["ts"]) for message in others if self._may_have_stray_stream and self._is_unmarked(message)
-        ]
-        self._stream_positions.update(dict.fromkeys(streamed, 0))  # `_delete` stops them first
-        return [*streamed, *(str(message["ts"]) for message in others if self._is_own(message))]
+            log.warning("stray messages of a reply cannot be deleted: %s", error)
 
-    def _is_own(self, message: ApiObject) -> bool:
-        """Return whether a message on Slack has the metadata of this reply."""
-        metadata = message.get("metadata") or {}
-        payload = metadata.get("event_payload") or {}
-        return metadata.get("event_type") == _METADATA_EVENT and payload.get("turn") == self._turn_id
-
-    async def _read_thread(self) -> Sequence[ApiObject]:
-        """Fetch up to 200 messages that were sent after the user's message, oldest first.
-
-        The messages are those of the thread or, if there is none, of the channel.
-        """
-        method = "conversations.replies" if self._thread_ts else "conversations.history"
-        answer = await self._api.call(
-            method,
-            {
-                "channel": self._channel,
-                **({"ts": self._thread_ts} if self._thread_ts else {}),
-                "oldest": self._prompt_ts,
-                "include_all_metadata": True,
-                "limit": 200,
-            },
-            self._api.get_limiter((method, self._team), HISTORY),
-            reads=True,
-        )
-        found: Sequence[ApiObject] = (answer or {}).get("messages", ())
-        return sorted(found, key=lambda message: float(message["ts"]))
-
-    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+    async def attach(self, files: Sequence[File], last_id: str, known: Mapping[str, str], record: RecordFile) -> None:
         """Post each file in its own message: Slack cannot add files to a posted message.
 
-        See `MessageSurface._attach`.
+        See `Surface.attach`.
         """
-        del last
         refused = dict[str, SurfaceError]()
         for file in files:
             try:
@@ -300,7 +219,7 @@ class SlackSurface(MessageSurface):
                 return await self._share(file, known)
             except RefusedError as refusal:  # its upload was not completed, or it was deleted
                 log.info("a file is uploaded once more: %s", refusal)
-        file_id = await self._api.upload(file, self._team)
+        file_id = await self._api.upload(file, self._thread.team)
         await record(file.name, file_id)
         return await self._share(file, file_id)
 
@@ -310,13 +229,13 @@ class SlackSurface(MessageSurface):
         Raises:
             SurfaceError: the file cannot be posted.
         """
-        await self._share(file, await self._api.upload(file, self._team))
+        await self._share(file, await self._api.upload(file, self._thread.team))
 
     async def _share(self, file: File, file_id: str) -> None:
         """Post an uploaded file in the thread, unless it is posted there already."""
 
         async def find_shared() -> ApiObject | None:
-            return next((message for message in await self._read_thread() if _has_file(message, file_id)), None)
+            return next((message for message in await self._thread.read() if _has_file(message, file_id)), None)
 
         if await find_shared() is not None:
             return
@@ -324,47 +243,41 @@ class SlackSurface(MessageSurface):
             "files.completeUploadExternal",
             {
                 "files": json.dumps([{"id": file_id, "title": file.name}]),
-                "channel_id": self._channel,
-                **self._thread_arguments,
+                "channel_id": self._thread.channel,
+                **({"thread_ts": self._thread.ts} if self._thread.ts else {}),
             },
-            self._api.get_limiter(("files.completeUploadExternal", self._team), TIER_4),
+            self._api.get_limiter(("files.completeUploadExternal", self._thread.team), TIER_4),
             priority=Priority.FINAL,
             is_form=True,
             find_effect=find_shared,
         )
 
-    async def _detach(self, file_id: str) -> None:
-        limiter = self._api.get_limiter(("files.delete", self._team), TIER_3)
+    async def detach(self, file_id: str) -> None:
+        limiter = self._api.get_limiter(("files.delete", self._thread.team), TIER_3)
         try:
             await self._api.call("files.delete", {"file": file_id}, limiter)
         except RefusedError as refusal:
             if refusal.code not in _NO_FILE:
                 raise
 
-    async def _delete(self, message_id: str) -> None:
+    async def delete(self, message_id: str) -> None:
         try:
             await self._try_delete(message_id)
         except RefusedError as refusal:
-            if refusal.code != _NOT_DELETABLE or message_id not in self._stream_positions:
+            if refusal.code != _NOT_DELETABLE or not await self._thread.stop_stream(message_id):
                 raise
-            await self._stop_stream(message_id)
             await self._try_delete(message_id)
-        self._stream_positions.pop(message_id, None)
 
     async def _try_delete(self, message_id: str) -> None:
         try:
             await self._api.call(
                 "chat.delete",
-                {"channel": self._channel, "ts": message_id},
-                self._api.get_limiter(("chat.delete", self._team), TIER_3),
+                {"channel": self._thread.channel, "ts": message_id},
+                self._api.get_limiter(("chat.delete", self._thread.team), TIER_3),
             )
         except RefusedError as refusal:
             if refusal.code != "message_not_found":
                 raise
-
-
-def _position(message: ApiObject) -> int:
-    return int(message["metadata"]["event_payload"]["chunk"])
 
 
 def _has_file(message: ApiObject, file_id: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from channels.access import AccessPolicy
-from channels.base import File, Surface
+from channels.base import File
 from channels.commands.handlers import CommandResult
 from channels.commands.syntax import CommandSyntax
 from channels.i18n import messages as words
@@ -19,6 +19,7 @@ from channels.replies.buttons import ButtonAction, create_button
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.request_message import RequestMessages
 from channels.replies.rerender import ReplyRerenderer
+from channels.replies.surface import Surface
 from channels.services import ChannelServices
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore

@@ -14,15 +14,15 @@ from chatrig.discord import DiscordMessage, DiscordSimulator, GuildChannel
 from chatrig.models import Fail, Pause, Say
 from core.errors import SurfaceError
 from tests.channels.discord.conftest import PATCH, POST, run_bot
-from tests.fixtures.recorded_ids import RecordedReply
+from tests.fixtures.executed_reply import ExecutedReply
 
 DELETE = "DELETE /channels/{channel}/messages/{message}"
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 UNARCHIVE = "PATCH /channels/{channel}"
 
 
-class DiscordSurfaceReply(RecordedReply):
-    """Discord reply surface for a question, with the message ids that it has recorded."""
+class DiscordSurfaceReply(ExecutedReply):
+    """Discord reply surface for a question, with the message ids that it has stored."""
 
     def __init__(self, server: DiscordSimulator, api: DiscordApi, question: DiscordMessage) -> None:
         self.server = server
@@ -99,12 +99,6 @@ async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(r
     assert reply.texts == ["half an ans", "half an answer"]
 
 
-async def test_the_deletion_of_messages_ignores_the_entries_of_files(reply: DiscordSurfaceReply) -> None:
-    await reply.show("one", "two")
-    await reply.surface.delete_messages([f"file:{reply.known[0]}:a.png", *reply.known])
-    assert reply.texts == []
-
-
 async def test_a_deleted_question_is_answered_without_a_reference(reply: DiscordSurfaceReply) -> None:
     await reply.server.delete_message("ada", reply.question)
     assert await reply.show("one", "two")
@@ -150,7 +144,6 @@ async def test_a_post_of_a_stream_update_ends_with_the_final_text(
         return []
 
     await reply.show("one", priority=Priority.PROGRESS)
-    await reply.surface.acquire_slot(Priority.STREAM_UPDATE, is_post=True, is_last_edit=False, outdated_since=0.0)
     reply.server.faults.lose_response(POST)
     if not is_found:
         monkeypatch.setattr(DiscordApi, "fetch_own_messages", find_nothing)
@@ -270,7 +263,7 @@ async def test_a_reply_is_found_by_its_chain_alone(reply: DiscordSurfaceReply, a
 
 async def test_a_deleted_message_is_posted_again_by_every_attempt(reply: DiscordSurfaceReply) -> None:
     for _ in range(4):
-        reply.surface = DiscordSurface(reply.api, reply.queued_reactions, reply.address)
+        reply.restart(DiscordSurface(reply.api, reply.queued_reactions, reply.address))
         assert await reply.show("…", priority=Priority.PROGRESS)
         assert await reply.show("one", "two")
         assert reply.texts == ["one", "two"]
@@ -280,13 +273,13 @@ async def test_a_failing_queued_reaction_delays_nothing(reply: DiscordSurfaceRep
     reply.queued_reactions.add(reply.address)
     await reply.server.wait_for(lambda: reply.question.reactions.get("👀") == [reply.server.bot_id])
     reply.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)
-    await reply.surface.remove_queued_reaction()
+    reply.surface.remove_queued_reaction()
     assert reply.question.reactions
     await reply.server.wait_for(lambda: not reply.question.reactions)
     await reply.queued_reactions.drain(1)
     reply.server.faults.fail(REACT, status=403, code=90001)
     reply.queued_reactions.add(reply.address)
-    await reply.surface.remove_queued_reaction()
+    reply.surface.remove_queued_reaction()
     await reply.queued_reactions.drain(1)
     assert not reply.question.reactions
 

@@ -13,7 +13,8 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
-from channels.slack.replies.streaming import StreamPolicy, StreamSurface
+from channels.slack.replies.streaming import StreamPolicy
+from channels.slack.replies.surface import SlackSurface
 from chatrig.slack.api.limits import RATES
 from tests.channels.rate_limits.test_limiter import now, run
 
@@ -83,7 +84,8 @@ def test_fifty_concurrent_replies_end_within_a_second_and_get_no_429(step: float
             await asyncio.sleep(number * step + number * 0.618 % 1)
             thread = f"{number}.0"
             address = {"team": "T", "user": "U", "user_team": "T", "bot": "B", "thread_ts": thread, "ts": thread}
-            surface = StreamSurface(api, reactions, {**address, "channel": f"C{number % 10}"}, thread, streams)
+            place = {**address, "channel": f"C{number % 10}"}
+            surface = SlackSurface(api, reactions, place, thread, stream_policy=streams)
 
             async def ignore_ids(_ids: object) -> None:
                 """Do nothing with the message ids of a reply."""

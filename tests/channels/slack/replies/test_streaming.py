@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,21 @@ from channels.base import Chunk, Plan, Priority, ShownToolCall, ToolCallState
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH, PLACEHOLDER
 from channels.replies.chunk_planner import ChunkPlanner
+from channels.replies.diff import StartStream
+from channels.replies.executor import Executor
 from channels.replies.reply import Reply
+from channels.replies.stream import Card, TaskCards
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3
 from channels.slack.replies.reactions import make_queued_reactions
-from channels.slack.replies.streaming import MAX_STREAM_BYTES, StreamPolicy, StreamSurface, TaskCards
+from channels.slack.replies.streaming import MAX_STREAM_BYTES, StreamPolicy
 from channels.slack.replies.surface import LIMITS, SlackSurface
 from channels.slack.settings import Streaming
 from chatrig.models import CallTool, Pause, Say
 from chatrig.slack import SlackMessage, SlackSimulator
 from tests.channels.platforms import SlackChat
 from tests.channels.slack.conftest import run_bot
+from tests.fixtures.executed_reply import ExecutedReply
 
 STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
 
@@ -48,8 +52,8 @@ def create_plan(text: str, priority: Priority, status: str = "", waited: str = "
     return Plan(chunks, priority, is_growing=priority is not Priority.FINAL, status=status, elapsed=waited)
 
 
-class StreamedReply:
-    """Streamed reply to a question in Slack, with the message ids that it recorded."""
+class StreamedReply(ExecutedReply):
+    """Streamed reply to a question in Slack, with the message ids that it has stored."""
 
     def __init__(
         self,
@@ -71,39 +75,29 @@ class StreamedReply:
             "user_team": slack.team_id,
             "bot": slack.bot_user_id,
         }
-        self.surface: SlackSurface = StreamSurface(
-            self.api, make_queued_reactions(self.api), self.address, turn_id, streams
-        )
-        self.known: list[str] = []
+        super().__init__(self.create_surface(turn_id, streams))
         self.tool_calls: list[ShownToolCall] = []
 
-    def restart(self) -> None:
-        """Replace the reply surface by a new one, as a restarted process does."""
-        self.surface = SlackSurface(self.api, make_queued_reactions(self.api), self.address, "turn-1")
+    def create_surface(self, turn_id: str = "turn-1", streams: StreamPolicy | None = None) -> SlackSurface:
+        reactions = make_queued_reactions(self.api)
+        return SlackSurface(self.api, reactions, self.address, turn_id, stream_policy=streams)
 
-    async def show(self, text: str, priority: Priority = Priority.STREAM_UPDATE, **status: str) -> bool:
-        async def record(position: int, ts: str) -> None:
-            self.known[position:] = [ts, *self.known[position + 1 :]]
+    async def find(self) -> list[str]:
+        """Return the message ids that a restarted process finds."""
+        return await self.create_surface().find_message_ids(self.known, stops_stream=True)
 
+    async def write(self, text: str, priority: Priority = Priority.STREAM_UPDATE, **status: str) -> bool:
         line = status.get("status", "")
         if not (self.tool_calls and self.tool_calls[-1].line == line):
             self.tool_calls = [replace(call, state=ToolCallState.DONE) for call in self.tool_calls]
             self.tool_calls += [ShownToolCall(line)] if line else []
-        plan = replace(create_plan(text, priority, **status), tool_calls=self.tool_calls)
-        is_last = priority is Priority.FINAL
-        assert is_last or self.surface.try_open()
-        since = asyncio.get_running_loop().time()
-        await self.surface.acquire_slot(priority, is_post=not self.known, is_last_edit=is_last, outdated_since=since)
-        is_complete = await self.surface.show(plan, tuple(self.known), record)
-        if is_complete:
-            del self.known[len(plan.chunks) :]
-        return is_complete
+        return await self.show_plan(replace(create_plan(text, priority, **status), tool_calls=self.tool_calls))
 
     async def begin(self) -> None:
-        assert await self.show("", Priority.PROGRESS)
+        assert await self.write("")
 
     async def end(self, text: str) -> None:
-        assert await self.show(text, Priority.FINAL)
+        assert await self.write(text, Priority.FINAL)
 
     @property
     def messages(self) -> list[SlackMessage]:
@@ -146,7 +140,7 @@ async def streams() -> StreamPolicy:
 @pytest.fixture
 async def reply(slack: SlackSimulator, web: AsyncWebClient, streams: StreamPolicy) -> AsyncIterator[StreamedReply]:
     on = StreamedReply(slack, web, await slack.post_message("ada", "general", "question"), streams)
-    with on.surface.track_reply():
+    with on.executor.track():
         yield on
 
 
@@ -154,7 +148,7 @@ async def test_a_streamed_reply_grows_by_appends_and_ends_without_tasks(reply: S
     await reply.begin()
     assert reply.tasks == [(PLACEHOLDER, "in_progress")]
     for text in ("It", "It is", "It is 42,"):
-        assert await reply.show(text)
+        assert await reply.write(text)
     await reply.end("It is 42, you know.")
     assert reply.list_calls() == ["startStream", *["appendStream"] * 3, "stopStream", "update"]
     assert [version.text for version in reply.messages[0].versions] == [
@@ -167,11 +161,11 @@ async def test_a_streamed_reply_grows_by_appends_and_ends_without_tasks(reply: S
 
 async def test_tools_are_tasks_that_stay_above_an_unedited_answer(reply: StreamedReply) -> None:
     await reply.begin()
-    await reply.show("", status=ENGLISH.format_tool("search_web"))
-    await reply.show("", status=ENGLISH.format_tool("search_web"), waited=" (15 s)")
+    await reply.write("", status=ENGLISH.format_tool("search_web"))
+    await reply.write("", status=ENGLISH.format_tool("search_web"), waited=" (15 s)")
     assert reply.tasks == [("Using search web… (15 s)", "in_progress")]
-    await reply.show("", status=ENGLISH.format_tool("read"))
-    await reply.show("Found")
+    await reply.write("", status=ENGLISH.format_tool("read"))
+    await reply.write("Found")
     assert reply.tasks == [("Using search web", "complete"), ("Using read", "complete")]
     await reply.end("Found it.")
     assert reply.list_calls("chat.update") == []
@@ -181,18 +175,18 @@ async def test_tools_are_tasks_that_stay_above_an_unedited_answer(reply: Streame
 
 async def test_an_unchanged_text_is_appended_once(reply: StreamedReply) -> None:
     await reply.begin()
-    await reply.show("", waited=" (15 s)")
+    await reply.write("", waited=" (15 s)")
     assert reply.messages[0].tasks[0].title == f"{PLACEHOLDER} (15 s)"
-    await reply.show("a")
+    await reply.write("a")
     for _ in range(3):
-        assert await reply.show("a")
+        assert await reply.write("a")
     assert reply.list_calls("chat.appendStream") == ["appendStream"] * 2
 
 
 async def test_text_that_may_still_change_is_not_appended(reply: StreamedReply) -> None:
     await reply.begin()
     for text in ("See **bo", "See **bold** [the pa", "See **bold** [the page](https://x.y/z) <", "See **bold** "):
-        await reply.show(text)
+        await reply.write(text)
         assert "See **bold** [the page](https://x.y/z) <!here> and".startswith(reply.messages[0].text)
     await reply.end("See **bold** [the page](https://x.y/z) <!here> and")
     assert reply.list_calls("chat.appendStream", "chat.stopStream")[-1] == "stopStream"
@@ -219,10 +213,10 @@ def test_stable_text_never_changes_while_the_message_grows(pieces: list[str]) ->
 
 async def test_a_replaced_text_ends_the_stream_and_is_edited_in(reply: StreamedReply) -> None:
     await reply.begin()
-    await reply.show("The password is hun")
-    await reply.show("I may not tell.")
+    await reply.write("The password is hun")
+    await reply.write("I may not tell.")
     assert reply.texts == ["I may not tell."]
-    await reply.show("I may not tell. S")
+    await reply.write("I may not tell. S")
     await reply.end("I may not tell. Sorry.")
     assert reply.list_calls() == ["startStream", "appendStream", "stopStream", "update", "update", "update"]
     reply.check_complete("I may not tell. Sorry.")
@@ -230,8 +224,8 @@ async def test_a_replaced_text_ends_the_stream_and_is_edited_in(reply: StreamedR
 
 async def test_retracted_text_is_removed_even_if_the_new_text_is_its_prefix(reply: StreamedReply) -> None:
     await reply.begin()
-    await reply.show("Yes, and the password is hunter2")
-    await reply.show("Yes")
+    await reply.write("Yes, and the password is hunter2")
+    await reply.write("Yes")
     assert reply.texts == ["Yes"]
     await reply.end("Yes")
     reply.check_complete("Yes")
@@ -239,7 +233,7 @@ async def test_retracted_text_is_removed_even_if_the_new_text_is_its_prefix(repl
 
 async def test_a_different_final_text_is_an_edit_of_the_same_message(reply: StreamedReply) -> None:
     await reply.begin()
-    await reply.show("Half an")
+    await reply.write("Half an")
     await reply.end("Another answer.")
     reply.check_complete("Another answer.")
 
@@ -248,7 +242,7 @@ async def test_a_long_reply_continues_in_another_stream(reply: StreamedReply) ->
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(30))
     await reply.begin()
     for end in range(400, len(text), 400):
-        assert await reply.show(text[:end])
+        assert await reply.write(text[:end])
     assert len(reply.messages) > 2
     assert sum(bool(message.stream and message.stream.is_live) for message in reply.messages) <= 1
     await reply.end(text)
@@ -262,12 +256,12 @@ async def test_a_stream_near_its_time_limit_is_stopped_and_then_edited(
     on = StreamedReply(
         slack, web, await slack.post_message("ada", "general", "question"), StreamPolicy("native", seconds=2.0)
     )
-    with on.surface.track_reply():
+    with on.executor.track():
         await on.begin()
-        await on.show("before")
+        await on.write("before")
         await asyncio.sleep(2.0)
-        await on.show("before and")
-        await on.show("before and after")
+        await on.write("before and")
+        await on.write("before and after")
         assert on.list_calls() == ["startStream", "appendStream", "stopStream", "update", "update"]
         await on.end("before and after.")
     on.check_complete("before and after.")
@@ -279,11 +273,11 @@ async def test_a_stream_near_its_time_limit_is_stopped_without_new_text(
     on = StreamedReply(
         slack, web, await slack.post_message("ada", "general", "question"), StreamPolicy("native", seconds=0.1)
     )
-    with on.surface.track_reply():
+    with on.executor.track():
         await on.begin()
-        await on.show("a")
+        await on.write("a")
         await asyncio.sleep(0.1)
-        await on.show("a")
+        await on.write("a")
     assert not (on.messages[0].stream and on.messages[0].stream.is_live)
     assert on.texts == ["a"]
 
@@ -291,7 +285,7 @@ async def test_a_stream_near_its_time_limit_is_stopped_without_new_text(
 async def test_a_stream_with_too_many_tasks_is_stopped_before_slack_refuses(reply: StreamedReply) -> None:
     await reply.begin()
     for number in range(60):
-        await reply.show("", status=ENGLISH.format_tool(f"tool_{number}_{'x' * 100}"))
+        await reply.write("", status=ENGLISH.format_tool(f"tool_{number}_{'x' * 100}"))
     assert "update" in reply.list_calls()
     assert not [call for call in reply.slack.calls if call.error]
     await reply.end("done")
@@ -303,10 +297,10 @@ async def test_an_edit_is_reserved_only_for_a_stream_that_ends_with_one(reply: S
     most = int(0.8 * TIER_3.calls)
     await reply.begin()
     assert not edits.can_reserve(most)
-    await reply.show("", status=ENGLISH.format_tool("search"))  # a card that may stay
+    await reply.write("", status=ENGLISH.format_tool("search"))  # a card that may stay
     assert edits.can_reserve(most)
     await reply.slack.end_streams()
-    await reply.show("one")
+    await reply.write("one")
     assert reply.list_calls()[-1] == "update"
     assert not edits.can_reserve(most)
     await reply.end("one two")
@@ -315,9 +309,9 @@ async def test_an_edit_is_reserved_only_for_a_stream_that_ends_with_one(reply: S
 
 async def test_a_stream_that_slack_ended_is_continued_by_edits(reply: StreamedReply) -> None:
     await reply.begin()
-    await reply.show("one")
+    await reply.write("one")
     await reply.slack.end_streams()
-    await reply.show("one two")
+    await reply.write("one two")
     assert reply.texts == ["one two"]
     await reply.end("one two three")
     reply.check_complete("one two three")
@@ -325,7 +319,7 @@ async def test_a_stream_that_slack_ended_is_continued_by_edits(reply: StreamedRe
 
 async def test_a_stream_that_slack_ended_gets_its_final_text(reply: StreamedReply) -> None:
     await reply.begin()
-    await reply.show("one")
+    await reply.write("one")
     await reply.slack.end_streams()
     await reply.end("one two")
     reply.check_complete("one two")
@@ -333,10 +327,10 @@ async def test_a_stream_that_slack_ended_gets_its_final_text(reply: StreamedRepl
 
 async def test_a_deleted_message_is_posted_again(reply: StreamedReply, web: AsyncWebClient) -> None:
     await reply.begin()
-    await reply.show("one")
+    await reply.write("one")
     await web.chat_stopStream(channel=reply.question.channel.id, ts=reply.known[0])
     await web.chat_delete(channel=reply.question.channel.id, ts=reply.known[0])
-    await reply.show("one two")
+    await reply.write("one two")
     await reply.end("one two three")
     assert reply.texts == ["one two three"]
 
@@ -367,16 +361,16 @@ async def test_a_reply_is_complete_and_shown_once_whatever_call_fails(
     FAULTS[fault](reply.slack, method)
     await reply.begin()
     for text in ("one", "one two", "one two three"):
-        await reply.show(text)
+        await reply.write(text)
     await reply.end("one two three four")
     reply.check_complete("one two three four")
 
 
-async def test_a_stream_whose_start_was_lost_is_found_and_continued(reply: StreamedReply) -> None:
+async def test_a_stream_whose_start_was_lost_is_found_and_edited(reply: StreamedReply) -> None:
     reply.slack.faults.lose_response("chat.startStream")
     await reply.begin()
-    await reply.show("one")
-    assert reply.list_calls() == ["startStream", "appendStream"]
+    await reply.write("one")
+    assert reply.list_calls() == ["startStream", "stopStream", "update", "update"]
 
 
 async def test_after_a_failed_start_the_reply_is_posted(reply: StreamedReply) -> None:
@@ -392,7 +386,7 @@ async def test_a_refused_stream_pauses_streaming_for_other_replies(
     reply.slack.faults.fail("chat.startStream", 9, error="channel_type_not_supported")
     await reply.begin()
     other = StreamedReply(reply.slack, web, await reply.slack.post_message("ada", "general", "another"), streams)
-    with other.surface.track_reply():
+    with other.executor.track():
         await other.begin()
     assert reply.list_calls("chat.startStream") == ["startStream"]
 
@@ -404,10 +398,10 @@ async def test_concurrent_replies_do_not_mix(slack: SlackSimulator, web: AsyncWe
 
     async def stream_words(on: StreamedReply) -> None:
         word = on.question.text
-        with on.surface.track_reply():
+        with on.executor.track():
             await on.begin()
             for count in range(1, 6):
-                await on.show(f"{word} " * count)
+                await on.write(f"{word} " * count)
             await on.end(f"{word} " * 6)
 
     await asyncio.gather(*map(stream_words, replies))
@@ -418,9 +412,9 @@ async def test_concurrent_replies_do_not_mix(slack: SlackSimulator, web: AsyncWe
 async def test_a_rate_limit_during_a_stream_delays_text_and_loses_none(reply: StreamedReply) -> None:
     await reply.begin()
     reply.slack.faults.rate_limit("chat.appendStream", 30)
-    assert not await reply.show("one")
+    assert not await reply.write("one")
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(reply.show("one two"), 0.3)
+        await asyncio.wait_for(reply.write("one two"), 0.3)
     assert reply.list_calls("chat.appendStream") == ["appendStream"]
     await reply.end("one two three")
     reply.check_complete("one two three")
@@ -433,8 +427,9 @@ async def test_no_stream_is_started_without_a_call_to_stop_it(
     started = []
     for number in range(22):
         on = StreamedReply(slack, web, await slack.post_message("ada", slack.open_dm("ada"), str(number)), streams)
-        on.surface = StreamSurface(api, make_queued_reactions(api), on.address, f"turn-{number}", streams)
-        with on.surface.track_reply():
+        on.api = api
+        on.restart(on.create_surface(f"turn-{number}", streams))
+        with on.executor.track():
             await on.begin()
             await on.end("done")
         assert on.texts[-1] == "done"
@@ -445,10 +440,9 @@ async def test_no_stream_is_started_without_a_call_to_stop_it(
 
 async def test_a_restart_during_a_stream_completes_its_message(reply: StreamedReply) -> None:
     await reply.begin()
-    await reply.show("half an ans")
-    reply.restart()
-    known, reply.known = reply.known, await reply.surface.find_message_ids()
-    assert reply.known == known
+    await reply.write("half an ans")
+    assert await reply.find() == reply.known
+    reply.restart(reply.create_surface())
     await reply.end("half an answer")
     assert reply.list_calls()[2:] == ["update", "stopStream", "update"]
     reply.check_complete("half an answer")
@@ -458,20 +452,17 @@ async def test_a_restart_finds_streamed_and_posted_messages_in_order(reply: Stre
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
     await reply.begin()
     for end in range(800, len(text), 800):
-        await reply.show(text[:end])
-    known = list(reply.known)
-    assert len(known) > 1
-    reply.restart()
-    assert await reply.surface.find_message_ids() == known
+        await reply.write(text[:end])
+    assert len(reply.known) > 1
+    assert await reply.find() == reply.known
 
 
 async def test_a_restart_deletes_an_extra_stream(reply: StreamedReply) -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
     await reply.begin()
     for end in range(800, len(text), 800):
-        await reply.show(text[:end])
-    reply.restart()
-    reply.known = await reply.surface.find_message_ids()
+        await reply.write(text[:end])
+    reply.restart(reply.create_surface())
     assert len(reply.known) > 1
     await reply.end("something else")
     reply.check_complete("something else")
@@ -482,8 +473,29 @@ async def test_a_stream_of_another_turn_is_not_found(reply: StreamedReply, web: 
     await reply.end("the first answer")
     question = await reply.slack.post_message("ada", "general", "and then?", thread_ts=reply.question.ts)
     other = StreamedReply(reply.slack, web, question, StreamPolicy("native"), turn_id="turn-2")
-    other.restart()
-    assert await other.surface.find_message_ids() == []
+    assert await other.find() == []
+
+
+async def test_a_message_that_another_program_posts_as_the_bot_is_neither_edited_nor_deleted(
+    reply: StreamedReply, web: AsyncWebClient
+) -> None:
+    await reply.begin()
+    foreign = await web.chat_postMessage(channel=reply.question.channel.id, thread_ts=reply.question.ts, text="foreign")
+    await reply.write("half an")
+    assert await reply.find() == reply.known
+    reply.restart(reply.create_surface())
+    await reply.end("half an answer")
+    assert reply.texts == ["half an answer", "foreign"]
+    assert foreign["ts"] not in reply.known
+
+
+async def test_a_stream_that_a_crash_left_without_an_id_is_found(reply: StreamedReply) -> None:
+    await reply.begin()
+    reply.known.clear()  # the process dies before it stores the id
+    found = await reply.find()
+    reply.restart(reply.create_surface(), found)
+    await reply.end("the answer")
+    reply.check_complete("the answer")
 
 
 @pytest.mark.parametrize(
@@ -503,37 +515,36 @@ async def test_auto_streams_in_direct_messages_and_new_threads(
     if place == "a thread that goes on":
         question = await slack.post_message("ada", channel, "another", thread_ts=question.ts)
     on = StreamedReply(slack, web, question, StreamPolicy(streaming))
-    with on.surface.track_reply():
+    with on.executor.track():
         await on.begin()
     assert on.list_calls() == ["startStream" if is_native else "postMessage"]
     (call,) = [call for call in slack.calls if call.method.startswith("chat.")]
     assert ("recipient_user_id" in call.arguments) == (is_native and not channel.is_dm)
 
 
+async def ignore_ids(_ids: object) -> None:
+    """Do nothing with the message ids of a reply."""
+
+
 async def test_auto_uses_edits_once_they_are_faster_than_streams(slack: SlackSimulator, web: AsyncWebClient) -> None:
     api, streams, streamed = SlackApi(web), StreamPolicy("auto"), []
     channel = slack.open_dm("ada")
     address = StreamedReply(slack, web, await slack.post_message("ada", channel, "question"), streams).address
-    surfaces = [
-        StreamSurface(api, make_queued_reactions(api), address, f"turn-{number}", streams) for number in range(9)
-    ]
-    lives = [surface.track_reply() for surface in surfaces]
-    for surface, live in zip(surfaces, lives, strict=True):
-        live.__enter__()
-        assert surface.try_open()
-        streamed.append(surface._is_native)
+    reactions = make_queued_reactions(api)
+    surfaces = [SlackSurface(api, reactions, address, f"turn-{n}", stream_policy=streams) for n in range(9)]
+    executors = [Executor(surface, (), ignore_ids) for surface in surfaces]
+    for executor in executors:
+        streamed.append(isinstance(executor.choose(create_plan("", Priority.STREAM_UPDATE)), StartStream))
     assert sum(streamed) == 7  # 100 stream calls a minute, 50 of other methods, and some are reserved
-    for live in lives:
-        live.__exit__(None, None, None)
 
 
 async def test_a_reply_without_a_known_author_is_edited(
     slack: SlackSimulator, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     on = StreamedReply(slack, web, await slack.post_message("ada", "general", "question"), streams)
-    address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
-    on.surface = StreamSurface(on.api, make_queued_reactions(on.api), address, "turn-1", streams)
-    with on.surface.track_reply():
+    on.address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
+    on.restart(on.create_surface(streams=streams))
+    with on.executor.track():
         await on.begin()
         await on.end("done")
     assert on.list_calls() == ["postMessage", "update"]
@@ -626,18 +637,14 @@ def fail() -> str:
     raise ValueError("broken")
 
 
-def list_cards(chunks: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    return [(chunk["id"], chunk["title"], chunk["status"]) for chunk in chunks]
-
-
 def test_the_card_of_the_placeholder_becomes_the_card_of_the_first_tool() -> None:
     plan, line = create_plan("", Priority.PROGRESS), ENGLISH.format_tool("search")
-    cards, chunks = TaskCards().update(plan, is_silent=True)
-    assert list_cards(chunks) == [("1", "…", "in_progress")]
-    cards, chunks = cards.update(replace(plan, tool_calls=[ShownToolCall(line)]), is_silent=True)
-    assert list_cards(chunks) == [("1", "Using search…", "in_progress")]
-    cards, chunks = cards.update(replace(plan, tool_calls=[ShownToolCall(line, ToolCallState.DONE)]), is_silent=True)
-    assert list_cards(chunks) == [("1", "Using search", "complete")]
+    cards = TaskCards().update(plan, is_silent=True)
+    assert cards.shown == (Card("…"),)
+    cards = cards.update(replace(plan, tool_calls=[ShownToolCall(line)]), is_silent=True)
+    assert cards.shown == (Card("Using search…"),)
+    cards = cards.update(replace(plan, tool_calls=[ShownToolCall(line, ToolCallState.DONE)]), is_silent=True)
+    assert cards.shown == (Card("Using search", ToolCallState.DONE),)
     assert cards.is_final
     assert not cards.is_placeholder
 
@@ -645,14 +652,14 @@ def test_the_card_of_the_placeholder_becomes_the_card_of_the_first_tool() -> Non
 def test_each_call_has_a_card_that_is_complete_only_at_its_end() -> None:
     calls = [ShownToolCall(ENGLISH.format_tool(name)) for name in ("a", "b")]
     plan = create_plan("", Priority.PROGRESS)
-    cards, _ = TaskCards().update(replace(plan, tool_calls=calls), is_silent=True)
+    before = TaskCards().update(replace(plan, tool_calls=calls), is_silent=True)
     calls[0] = replace(calls[0], state=ToolCallState.FAILED)
-    cards, chunks = cards.update(replace(plan, tool_calls=calls), is_silent=True)
-    assert list_cards(chunks) == [("1", "Using a", "error")]
+    cards = before.update(replace(plan, tool_calls=calls), is_silent=True)
+    assert cards.get_changes(before) == ((1, Card("Using a", ToolCallState.FAILED)),)
     assert not cards.is_final
     calls[1] = replace(calls[1], state=ToolCallState.WAITING)
-    cards, chunks = cards.update(replace(plan, tool_calls=calls), is_silent=True)
-    assert list_cards(chunks) == [("2", "Using b", "pending")]
+    before, cards = cards, cards.update(replace(plan, tool_calls=calls), is_silent=True)
+    assert cards.get_changes(before) == ((2, Card("Using b", ToolCallState.WAITING)),)
     assert not cards.is_final
 
 

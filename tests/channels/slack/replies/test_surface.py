@@ -1,28 +1,23 @@
-import asyncio
 from typing import Any
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.base import Chunk, Plan, Priority
+from channels.base import Priority
 from channels.replies.chunk_planner import ChunkPlanner
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.surface import SlackSurface
 from chatrig.slack import SlackMessage, SlackSimulator
 from core.errors import SurfaceError
-from tests.fixtures.recorded_ids import RecordedReply
+from tests.fixtures.executed_reply import ExecutedReply
 
 #: Seconds between the tries of a call with transient errors.
 PAUSES = (0.01, 0.01)
 
 
-async def refuse_record(_position: int, _ts: str) -> None:
-    raise AssertionError("it stands by now")
-
-
-class SlackSurfaceReply(RecordedReply):
-    """Slack reply surface for a question, with the message ids that it has recorded."""
+class SlackSurfaceReply(ExecutedReply):
+    """Slack reply surface for a question, with the message ids that it has stored."""
 
     def __init__(self, slack: SlackSimulator, web: AsyncWebClient, question: SlackMessage) -> None:
         self.slack = slack
@@ -130,26 +125,10 @@ async def test_an_archived_channel_is_reported(reply: SlackSurfaceReply) -> None
         await reply.show("done")
 
 
-async def test_late_calls_of_another_worker_are_undone_when_the_final_text_is_shown(reply: SlackSurfaceReply) -> None:
-    await reply.show("half an ans")
-    (first,) = reply.known
-    mine = SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-1")
-    assert await mine.find_message_ids(reply.known, is_contested=True) == [first]
-    answering = asyncio.create_task(
-        mine.show(Plan([Chunk(0, 0, "the answer")], Priority.FINAL), [first], refuse_record)
-    )
-    while reply.texts != ["the answer"]:  # noqa: ASYNC110 (there is no event)
-        await asyncio.sleep(0.01)
-    await reply.show("…(15s)", "and more")
-    assert len(reply.texts) == 2
-    assert await answering
-    assert reply.texts == ["the answer"]
-
-
 async def test_of_two_messages_at_one_position_the_recorded_one_is_used(reply: SlackSurfaceReply) -> None:
     await reply.show("recorded")
     (recorded,) = reply.known
-    reply.known.clear()
+    reply.restart(reply.surface, ())
     await reply.show("posted by who had lost the turn")
     successor = SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-1")
     assert await successor.find_message_ids([recorded]) == [recorded]
@@ -176,13 +155,13 @@ async def test_a_queued_reaction_is_removed_and_its_failures_delay_nothing(reply
     reply.queued_reactions.add(reply.address)
     await reply.slack.wait_for(lambda: reply.question.reactions.get("eyes") == [reply.slack.bot_user_id])
     reply.slack.faults.delay("reactions.remove", 1.0)
-    await reply.surface.remove_queued_reaction()
+    reply.surface.remove_queued_reaction()
     assert reply.question.reactions
     await reply.slack.wait_for(lambda: not reply.question.reactions)
     await reply.queued_reactions.drain(1)
     reply.slack.faults.fail("reactions.add", error="no_permission")
     reply.queued_reactions.add(reply.address)
-    await reply.surface.remove_queued_reaction()
+    reply.surface.remove_queued_reaction()
     await reply.queued_reactions.drain(1)
     assert not reply.question.reactions
 
