@@ -14,14 +14,14 @@ from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
 from bot.settings import NO_TOKENS, Settings, find_misspelt_settings
 from channels.answerer import Answerer
+from channels.commands.services import ChannelServices
 from channels.i18n import messages as words
 from channels.intake.context import ContextBuilder
 from channels.platform import Platform, PlatformAdapter, Platforms
-from channels.replies.error_messages import ErrorMessages
-from channels.replies.request_message import RequestMessages
-from channels.replies.rerender import ReplyRerenderer
-from channels.services import ChannelServices
+from channels.requests.request_message import RequestMessages
 from channels.settings import BackfillLimits
+from channels.turns.error_messages import ErrorMessages
+from channels.turns.rerender import ReplyRerenderer
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks, run_in_background

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from channels.base import Button, Priority
+from channels.commands.services import ChannelServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.intake.context import ContextBuilder
@@ -17,7 +18,11 @@ from channels.intake.prompt import PromptBuilder
 from channels.platform import Platforms
 from channels.rate_limits.caller import RefusedError
 from channels.replies.buttons import answer_buttons, create_button, growing_buttons
-from channels.replies.error_messages import (
+from channels.replies.reply import Reply
+from channels.replies.tool_status import ToolStatus
+from channels.requests.question_message import entry_error_text
+from channels.settings import ExtraButton, ReplySettings
+from channels.turns.error_messages import (
     ErrorMessages,
     add_model_note,
     add_notice,
@@ -27,15 +32,10 @@ from channels.replies.error_messages import (
     post_as_file,
     spending_notice,
 )
-from channels.replies.question_message import entry_error_text
-from channels.replies.reply import Reply
-from channels.replies.rerender import load_files
-from channels.replies.sources import add_sources
-from channels.replies.tool_status import ToolStatus
-from channels.replies.turn_chat import TurnChat
-from channels.replies.turn_state import Answer, ReplyLatency, TurnState
-from channels.services import ChannelServices
-from channels.settings import ExtraButton, ReplySettings
+from channels.turns.rerender import load_files
+from channels.turns.sources import add_sources
+from channels.turns.tool_chat import TurnChat
+from channels.turns.turn_state import Answer, ReplyLatency, TurnState
 from core.agents.events import StreamEvent
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime, RunRequest

@@ -18,6 +18,7 @@ from channels.base import (
     Priority,
     SurroundingMessages,
 )
+from channels.commands.services import ChannelServices
 from channels.intake.context import ContextBuilder
 from channels.markdown.dialect import MessageLimits
 from channels.platform import FetchedFile, FileCheck, Platforms, UnreadableFileError
@@ -25,11 +26,10 @@ from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
 from channels.replies.diff import Content
 from channels.replies.reactions import Address, QueuedReactions
-from channels.replies.request_message import RequestMessages
-from channels.replies.rerender import ReplyRerenderer
 from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface
-from channels.services import ChannelServices
+from channels.requests.request_message import RequestMessages
 from channels.settings import ReplySettings
+from channels.turns.rerender import ReplyRerenderer
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime, warm_up

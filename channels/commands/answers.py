@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from channels.commands.handlers import prompt_limit_message
+from channels.commands.services import ChannelServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.approval_message import refusal_text
-from channels.replies.question_message import entry_error_text
-from channels.services import ChannelServices
+from channels.requests.approval_message import refusal_text
+from channels.requests.question_message import entry_error_text
 from core.errors import SurfaceError
 from core.identity import User
 from core.tools.human_requests import HumanRequest, Question

@@ -8,6 +8,7 @@ from functools import cache
 from typing import get_args
 
 from channels.base import Button, File
+from channels.commands.services import ChannelServices
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.commands.usage import render_usage
 from channels.commands.why import find_turn_id, render_report
@@ -16,7 +17,6 @@ from channels.i18n.messages import MessageCatalog
 from channels.replies.diff import file_prefix
 from channels.replies.reactions import QueuedReactions
 from channels.replies.tool_status import shorten_plain
-from channels.services import ChannelServices
 from core.conversations.feedback import Rating
 from core.inbox.entries import InboxEntry
 from core.inbox_message import InboxMessage

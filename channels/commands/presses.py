@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 from channels.commands.answers import AnswerHandler, ensure_message_ids
 from channels.commands.handlers import prompt_limit_message
+from channels.commands.services import ChannelServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.approval_message import ARGUMENTS_FILE, refusal_text
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
-from channels.services import ChannelServices
+from channels.requests.approval_message import ARGUMENTS_FILE, refusal_text
 from core.identity import Actor, User
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.markdown.times import format_utc
-from channels.replies.approval_message import decision_text, plain_line
+from channels.requests.approval_message import decision_text, plain_line
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.usage.meter import CANCELLED, ModelCall

@@ -16,8 +16,8 @@ from channels.discord.client.auth import log_in, make_client
 from channels.discord.session_ids import PLATFORM, guild_id_of
 from channels.discord.settings import DiscordSettings
 from channels.intake.incoming import IncomingMessage
-from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
+from core.concurrency.lookup_cache import LookupCache
 from core.errors import SettingsError
 from core.identity import Actor, Location
 

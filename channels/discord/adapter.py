@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from discord.http import Route
 
+from channels.commands.services import ChannelServices
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.auth import has_message_content, log_in
 from channels.discord.client.gateway import HEARTBEAT_SECONDS, Shard, make_intents
@@ -20,7 +21,6 @@ from channels.discord.interactions.handler import DiscordIntakeHandler
 from channels.discord.platform import DiscordPlatform
 from channels.discord.session_ids import PLATFORM
 from channels.intake.backfill import Backfill
-from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks

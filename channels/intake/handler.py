@@ -22,6 +22,7 @@ from channels.commands.handlers import (
     prompt_limit_message,
 )
 from channels.commands.presses import PressHandler
+from channels.commands.services import ChannelServices
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -29,7 +30,6 @@ from channels.intake.incoming import Incoming, IncomingChange, IncomingMessage
 from channels.platform import Platform
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import Surface
-from channels.services import ChannelServices
 from core.errors import StoreError, SurfaceError
 from core.identity import Actor, User
 from core.inbox.edits import ClaimedMessage, EditResult

@@ -1,1 +1,1 @@
-"""Replies: chunks, streaming to a surface, buttons, approvals, error messages."""
+"""Replies: the plan of their messages, the operations that show it, and buttons."""

@@ -14,8 +14,8 @@ from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
 
 from channels.access import AccessDecision
+from channels.commands.services import ChannelServices
 from channels.intake.backfill import Backfill
-from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from channels.slack import manifest as events
 from channels.slack.access import SlackIdentityResolver, is_user_group_id

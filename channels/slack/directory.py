@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from channels.base import Priority
-from channels.lookup_cache import LookupCache
 from channels.rate_limits.limiter import Window
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import AUTH_TEST, TIER_2, TIER_3, TIER_4
 from channels.slack.text import mentioned_ids
+from core.concurrency.lookup_cache import LookupCache
 from core.identity import find_time_zone
 
 #: Seconds for which names and the bot's own user are cached, and for user groups, on which access may depend.

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from channels.i18n import messages as words
 from channels.rate_limits import caller as calls
-from channels.replies import error_messages
+from channels.turns import error_messages
 from chatrig.models import DropConnection, Fail, Pause, Say, Stall
 from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime

@@ -14,13 +14,13 @@ from google.adk.workflow import Workflow
 
 from channels.access import AccessPolicy, AccessRules
 from channels.answerer import Answerer
+from channels.commands.services import ChannelServices
 from channels.intake.context import ContextBuilder
 from channels.platform import Platform, Platforms
-from channels.replies.error_messages import ErrorMessages
-from channels.replies.request_message import RequestMessages
-from channels.replies.rerender import ReplyRerenderer
-from channels.services import ChannelServices
+from channels.requests.request_message import RequestMessages
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ReplySettings
+from channels.turns.error_messages import ErrorMessages
+from channels.turns.rerender import ReplyRerenderer
 from chatrig.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins

@@ -26,6 +26,7 @@ from bot.settings import Settings
 from bot.setup import SetupPlatform, probes
 from bot.setup.manifest_command import format_manifest
 from channels.commands.handlers import COMMAND_DESCRIPTIONS
+from channels.commands.services import ChannelServices
 from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import api as discord_api
 from channels.discord.client.gateway import make_intents
@@ -35,7 +36,6 @@ from channels.discord.replies import surface as discord_surface
 from channels.discord.settings import DiscordSettings
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import Window
-from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from channels.slack import settings as slack_settings
 from channels.slack.client import rate_limits as slack_tiers

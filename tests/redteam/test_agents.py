@@ -44,7 +44,7 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
-from tests.channels.replies.test_reply_end import wait_for_turns
+from tests.channels.turns.test_reply_end import wait_for_turns
 from tests.channels.wiring import MODELS
 from tests.fixtures.conversation import (
     SESSION,

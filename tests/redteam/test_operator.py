@@ -30,8 +30,8 @@ from core.tools.builtin.read_page import MAX_BYTES, MAX_CONVERSIONS, PageReader
 from core.tools.builtin.read_page import read_page as read_public_page
 from core.tools.tool import Tool, to_adk_tool
 from tests.channels.platforms import run_conversation, wait_for_answer
-from tests.channels.replies.test_reply_end import wait_for_turns
 from tests.channels.slack.conftest import run_bot
+from tests.channels.turns.test_reply_end import wait_for_turns
 from tests.channels.wiring import echo
 from tests.processes.procfile import create_clean_environment
 

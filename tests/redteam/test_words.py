@@ -16,7 +16,7 @@ from channels.i18n.messages import ENGLISH
 from channels.intake.attachments import AttachmentReader
 from channels.intake.context import build_context_quotes, label_names
 from channels.platform import Platform
-from channels.replies.approval_message import approval_text, decision_buttons
+from channels.requests.approval_message import approval_text, decision_buttons
 from channels.settings import AttachmentLimits
 from chatrig.discord import DiscordSimulator
 from chatrig.models import ReceivedRequest
@@ -39,7 +39,7 @@ from core.tools.human_requests import Approval
 from core.tools.results import MAX_RESULT_CHARACTERS, to_model_result
 from tests.acceptance.conftest import StartBot, discord, start
 from tests.channels.platforms import PLATFORMS, run_conversation, run_simulator
-from tests.channels.replies.test_reply_end import wait_for_turns
+from tests.channels.turns.test_reply_end import wait_for_turns
 from tests.fixtures.inbox_messages import inbound
 
 __all__ = ["discord", "start"]

@@ -17,8 +17,8 @@ from channels.base import Priority
 from channels.discord.client.api import DiscordApi
 from channels.discord.session_ids import EPHEMERAL, thread_id_of, time_snowflake
 from channels.intake.incoming import IncomingMessage
-from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
+from core.concurrency.lookup_cache import LookupCache
 from core.inbox.watermarks import ActivePlace
 
 log = logging.getLogger(__name__)

@@ -29,8 +29,8 @@ from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Backfill
 from channels.intake.handler import IntakeHandler
 from channels.intake.incoming import EDIT_MENTION_WINDOW_SECONDS, Incoming, IncomingChange, IncomingMessage
-from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
+from core.concurrency.lookup_cache import LookupCache
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from channels.discord.client.api import DiscordApi
 from channels.discord.text import find_mentions
-from channels.lookup_cache import LookupCache
+from core.concurrency.lookup_cache import LookupCache
 
 #: Seconds for which names are cached. A new role has no name until the roles of its server are fetched again.
 CHANNEL_SECONDS, ROLE_SECONDS = 3600.0, 300.0

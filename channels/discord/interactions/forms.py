@@ -11,7 +11,7 @@ import discord
 from channels.discord.client.components import MAX_MENU_OPTIONS
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.question_fields import (
+from channels.requests.question_fields import (
     clean_question,
     get_initial_entry,
     is_single_line,

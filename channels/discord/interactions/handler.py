@@ -17,6 +17,7 @@ import discord
 
 from channels.base import Priority
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandResult
+from channels.commands.services import ChannelServices
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import NO_MENTIONS
@@ -36,7 +37,6 @@ from channels.intake.handler import IntakeHandler, Retract
 from channels.intake.incoming import SYNCHRONOUS_SECONDS, IncomingMessage, MenuAction
 from channels.rate_limits.caller import RefusedError
 from channels.replies.buttons import Press, parse_button
-from channels.services import ChannelServices
 from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX

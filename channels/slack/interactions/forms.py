@@ -10,7 +10,7 @@ from typing import Any
 
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.question_fields import (
+from channels.requests.question_fields import (
     clean_question,
     get_initial_entry,
     is_single_line,

@@ -15,12 +15,12 @@ from typing import Any
 from slack_bolt.async_app import AsyncAck
 
 from channels.commands.handlers import CommandResult
+from channels.commands.services import ChannelServices
 from channels.i18n import messages as words
 from channels.intake.context import about_reference
 from channels.intake.handler import IntakeHandler, Retract
 from channels.intake.incoming import Incoming, IncomingMessage
 from channels.rate_limits.caller import RefusedError
-from channels.services import ChannelServices
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed_id
 from channels.slack.events.authors import resolve_authors

@@ -10,8 +10,8 @@ import pytest
 
 from channels.i18n import messages as words
 from tests.channels.platforms import Chat, SlackChat, run_conversation, wait_for_texts
-from tests.channels.replies.test_question_limits import create_workflow_settings
-from tests.channels.replies.test_questions import ASKING, create_input_request, list_requests, wait_for_button
+from tests.channels.requests.test_question_limits import create_workflow_settings
+from tests.channels.requests.test_questions import ASKING, create_input_request, list_requests, wait_for_button
 
 
 async def submit(chat: Chat, **entries: str) -> str:

@@ -11,8 +11,8 @@ from core.tools import stay_silent
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from tests.channels.platforms import list_texts, run_conversation, wait_for_answer
-from tests.channels.replies.test_questions import ASKING, create_input_request
-from tests.channels.replies.test_reply_end import create_crash
+from tests.channels.requests.test_questions import ASKING, create_input_request
+from tests.channels.turns.test_reply_end import create_crash
 from tests.channels.wiring import wait_until
 
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from channels.access import AccessPolicy
 from channels.base import File
 from channels.commands.handlers import CommandResult
+from channels.commands.services import ChannelServices
 from channels.commands.syntax import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
@@ -17,10 +18,9 @@ from channels.intake.incoming import IncomingChange, IncomingMessage
 from channels.platform import Platform, Platforms
 from channels.replies.buttons import ButtonAction, create_button
 from channels.replies.reactions import Address, QueuedReactions
-from channels.replies.request_message import RequestMessages
-from channels.replies.rerender import ReplyRerenderer
 from channels.replies.surface import Surface
-from channels.services import ChannelServices
+from channels.requests.request_message import RequestMessages
+from channels.turns.rerender import ReplyRerenderer
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService

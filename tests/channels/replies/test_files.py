@@ -22,8 +22,8 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
-from tests.channels.replies.test_reply_end import create_crash, wait_for_turns
 from tests.channels.slack.conftest import short_ping_interval
+from tests.channels.turns.test_reply_end import create_crash, wait_for_turns
 from tests.channels.wiring import wait_until
 
 __all__ = ["short_ping_interval"]

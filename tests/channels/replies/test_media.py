@@ -9,7 +9,7 @@ import pytest
 from google.genai import types
 
 from channels.i18n import messages as words
-from channels.replies.sources import MAX_LINKS, add_sources
+from channels.turns.sources import MAX_LINKS, add_sources
 from chatrig.models import (
     CallTool,
     Cite,
@@ -52,8 +52,8 @@ from tests.channels.platforms import (
     wait_for_texts,
 )
 from tests.channels.replies.test_files import count_artifacts
-from tests.channels.replies.test_reply_end import create_crash, wait_for_turns
 from tests.channels.slack.conftest import short_ping_interval
+from tests.channels.turns.test_reply_end import create_crash, wait_for_turns
 from tests.channels.wiring import wait_until
 
 __all__ = ["short_ping_interval"]

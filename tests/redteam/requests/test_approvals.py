@@ -11,13 +11,13 @@ import pytest
 from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
 from channels.rate_limits.caller import RefusedError
-from channels.replies.approval_message import ARGUMENTS_FILE
+from channels.requests.approval_message import ARGUMENTS_FILE
 from channels.slack.client.api import SlackApi
 from chatrig.models import CallTool
 from core.identity import Actor
 from core.secret_redaction import add_secret
 from tests.channels.platforms import PLATFORMS, list_texts, run_conversation, run_simulator, wait_for_texts
-from tests.channels.replies.test_approvals import ConfirmedPaymentTool, create_settings, list_requests
+from tests.channels.requests.test_approvals import ConfirmedPaymentTool, create_settings, list_requests
 
 #: The end of the arguments is below thousands of characters, with invisible ones.
 TO = f"{'ada, ' * 100}\u202eand MALLORY gets 10000\u200b{' ' * 1500}."

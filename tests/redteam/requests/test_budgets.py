@@ -19,8 +19,8 @@ from core.usage.spending import FIRST_DAY
 from core.usage.spending_limits import SpendingLimits
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_simulator, wait_for_texts
-from tests.channels.replies.test_approvals import ConfirmedPaymentTool, create_payment, create_settings
-from tests.channels.replies.test_questions import ASKING, FORM, create_choice, create_input_request, wait_for_button
+from tests.channels.requests.test_approvals import ConfirmedPaymentTool, create_payment, create_settings
+from tests.channels.requests.test_questions import ASKING, FORM, create_choice, create_input_request, wait_for_button
 from tests.channels.slack.conftest import run_bot
 from tests.fixtures.files import create_pdf
 

@@ -15,7 +15,7 @@ from chatrig.slack import SlackSimulator
 from core.identity import INVISIBLE_CHARACTERS
 from core.models.tool_calls import MAX_JSON_LEVELS
 from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_simulator, wait_for_texts
-from tests.channels.replies.test_questions import ASKING, create_input_request, list_requests, wait_for_button
+from tests.channels.requests.test_questions import ASKING, create_input_request, list_requests, wait_for_button
 
 
 @pytest.fixture(params=PLATFORMS)

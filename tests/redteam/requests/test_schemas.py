@@ -20,7 +20,7 @@ from core.store.schema import human_requests
 from core.tools.json_schema import MAX_SCHEMAS
 from core.tools.question_form import MAX_FIELDS
 from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_simulator, wait_for_texts
-from tests.channels.replies.test_questions import ASKING, create_input_request, list_requests, wait_for_button
+from tests.channels.requests.test_questions import ASKING, create_input_request, list_requests, wait_for_button
 
 
 @pytest.fixture(params=PLATFORMS)

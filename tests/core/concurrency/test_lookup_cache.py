@@ -3,8 +3,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from channels import lookup_cache
-from channels.lookup_cache import LookupCache
+from core.concurrency import lookup_cache
+from core.concurrency.lookup_cache import LookupCache
 from core.errors import SurfaceError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.replies.turn_chat import MAX_REACTIONS
+from channels.turns.tool_chat import MAX_REACTIONS
 from chatrig.models import CallTool
 from core.errors import ChatError, StoreError, TurnLostError
 from core.tools import get_chat
@@ -19,8 +19,8 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
-from tests.channels.replies.test_reply_end import create_crash, wait_for_turns
 from tests.channels.slack.conftest import short_ping_interval
+from tests.channels.turns.test_reply_end import create_crash, wait_for_turns
 from tests.channels.wiring import wait_until
 
 __all__ = ["short_ping_interval"]

@@ -10,9 +10,9 @@ from channels.base import Button, File, Priority
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.platform import Platform
-from channels.replies.approval_message import plain_line
 from channels.replies.buttons import create_button
 from channels.replies.reply import FILE_NAME, Reply
+from channels.requests.approval_message import plain_line
 from core.errors import ParleyError, SpendingLimitError, StoreError, SurfaceError
 from core.inbox_message import InboxMessage
 from core.turns.turn import Turn

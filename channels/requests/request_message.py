@@ -8,9 +8,9 @@ from weakref import WeakValueDictionary
 from channels.base import File, Priority
 from channels.i18n import messages as words
 from channels.platform import Platform, Platforms
-from channels.replies.approval_message import ARGUMENTS_FILE, approval_text, decision_buttons, list_argument_files
-from channels.replies.question_message import question_buttons, question_text
 from channels.replies.reply import Reply
+from channels.requests.approval_message import ARGUMENTS_FILE, approval_text, decision_buttons, list_argument_files
+from channels.requests.question_message import question_buttons, question_text
 from core.concurrency.tasks import BackgroundTasks
 from core.tools.human_request_service import HumanRequestService
 from core.tools.human_requests import Approval, HumanRequest, Question

@@ -12,8 +12,8 @@ from channels.i18n import messages as words
 from channels.platform import Platforms
 from channels.replies.buttons import answer_buttons, growing_buttons
 from channels.replies.reply import FILE_NAME, Reply
-from channels.replies.turn_state import TurnState
 from channels.settings import ExtraButton, ReplySettings
+from channels.turns.turn_state import TurnState
 from core.agents.runtime import AgentRuntime
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService, LatestTurn

@@ -9,9 +9,9 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.intake.incoming import IncomingChange
-from channels.replies import rerender
-from channels.replies.rerender import ReplyRerenderer
 from channels.settings import EXTRA_BUTTONS
+from channels.turns import rerender
+from channels.turns.rerender import ReplyRerenderer
 from chatrig.models import Fail, Pause, Say
 from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime

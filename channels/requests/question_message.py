@@ -8,15 +8,15 @@ from channels.base import Button
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.markdown.times import format_time
-from channels.replies.approval_message import (
+from channels.replies.buttons import create_button
+from channels.requests.approval_message import (
     decision_rule_text,
     decision_text,
     fence_arguments,
     format_tool,
     plain_line,
 )
-from channels.replies.buttons import create_button
-from channels.replies.question_fields import clean_question, option_label
+from channels.requests.question_fields import clean_question, option_label
 from core.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
 from core.models.tool_calls import MAX_JSON_LEVELS
 from core.secret_redaction import redact_json_secrets, redact_secrets

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from channels.access import AccessPolicy
-from channels.replies.request_message import RequestMessages
-from channels.replies.rerender import ReplyRerenderer
+from channels.requests.request_message import RequestMessages
+from channels.turns.rerender import ReplyRerenderer
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService

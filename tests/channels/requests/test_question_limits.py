@@ -13,7 +13,7 @@ from google.genai import types
 from channels.i18n import messages as words
 from core.errors import QuestionSchemaError
 from tests.channels.platforms import list_texts, run_conversation, run_simulator, wait_for_texts
-from tests.channels.replies.test_questions import (
+from tests.channels.requests.test_questions import (
     ASKING,
     create_choice,
     create_input_request,

@@ -1,0 +1,1 @@
+"""Messages that ask people to decide: approvals and an agent's questions."""

@@ -1,0 +1,1 @@
+"""What a turn shows besides the growing text of its reply."""
