@@ -136,7 +136,7 @@ async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
         async def raise_value_error(message: Any) -> Any:
             raise ValueError(SECRET)
 
-        monkeypatch.setattr(bot.adapter, "read_message", raise_value_error)
+        monkeypatch.setattr(bot.platform, "read_message", raise_value_error)
         question = await ask(bot)
         row = await get_outcome(bot)
         assert bot.list_texts(question)[1:] == [words.ENGLISH.format_error_with_id("Something went wrong.", row.id)]
