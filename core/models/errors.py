@@ -1,7 +1,7 @@
 """Conversion of vendors' errors to `ProviderError`, without the vendors' texts."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from time import time
@@ -14,32 +14,27 @@ from core.errors import (
     ProviderRequestError,
     ProviderUnavailableError,
 )
-from core.models.provider import ProviderEvent
 
 
-async def convert_errors(
-    events: AsyncGenerator[ProviderEvent, None], to_provider_error: Callable[[Exception], ProviderError]
-) -> AsyncGenerator[ProviderEvent, None]:
-    """Yield the events of a stream, and raise its exception as a `ProviderError`.
+@contextmanager
+def convert_errors(to_provider_error: Callable[[Exception], ProviderError]) -> Iterator[None]:
+    """Raise an exception of the block as a `ProviderError`.
 
     Every exception is converted, because no vendor's SDK has one base class for its errors.
 
     Args:
-        events: the stream; it is closed in any case.
         to_provider_error: returns the error to raise for an exception that is not a `ProviderError`.
     """
     try:
-        async with aclosing(events):
-            async for event in events:
-                yield event
+        yield
     except ProviderError:
         raise
     except Exception as error:
         raise to_provider_error(error) from error
 
 
-@asynccontextmanager
-async def convert_parse_error(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
+@contextmanager
+def convert_parse_error(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Raise a `ProviderUnavailableError` if the block cannot parse a response.
 
     It replaces `ValueError`, `TypeError`, `LookupError`, `AttributeError` and `RecursionError` (of JSON with too many

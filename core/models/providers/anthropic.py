@@ -6,7 +6,6 @@ Anthropic: https://platform.claude.com/docs/en/api/messages
 import base64
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 import anthropic
@@ -42,7 +41,7 @@ from core.models.provider import (
     ToolSpec,
 )
 from core.models.providers.message_events import REDACTED_PREFIX, UNSIGNED, Block, MessageReader
-from core.models.providers.server_sent_events import END, read_chunks
+from core.models.providers.server_sent_events import END, ChunkReader
 
 #: HTTP status of each type of error. An error within a stream has only a type.
 _HTTP_STATUSES = {
@@ -102,47 +101,36 @@ class AnthropicProvider:
         del model
         return _SUPPORTED_FILES
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return convert_errors(self._events(request), lambda error: _to_provider_error(error, request.model))
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        reader = MessageReader()
+        with convert_errors(lambda error: _to_provider_error(error, request.model)):
+            sending = self._client.messages.with_streaming_response.create(**build_body(request), stream=True)
+            async with sending as response:
+                chunks = ChunkReader(response.http_response, self.name)
+                while not reader.is_complete and (chunk := await chunks.read()) != END:
+                    if chunk is None:
+                        raise ProviderStreamError("anthropic ended its stream before the answer was complete")
+                    usage = reader.usage
+                    with convert_parse_error(self.name):
+                        data = json.loads(chunk)
+                        if error := _find_error(data):
+                            message = "an error in the stream"
+                            raise anthropic.APIStatusError(message, response=response.http_response, body=error)
+                        events = list(reader.read(data))  # all of an event, or nothing
+                    for event in events:
+                        yield event
+                    if reader.usage != usage:
+                        request.report_usage(reader.usage)
+            with convert_parse_error(self.name):
+                calls = reader.build_calls()
+                is_paused = get_ending(reader.stop_reason) is Ending.CONTINUE and not calls
+                content = reader.build_content() if is_paused else ()
+            for call in calls:
+                yield call
+            yield Done(to_finish_reason(reader.stop_reason), reader.usage, content)
 
     async def aclose(self) -> None:
         await self._client.close()
-
-    async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        """Send a request, and yield the events of the answer; raise the SDK's errors.
-
-        The tool calls, then `Done`, come last. Token counts are reported to the request as they arrive.
-
-        Raises:
-            ProviderStreamError: the stream ended before the answer was complete.
-            ProviderUnavailableError: the response cannot be parsed.
-        """
-        reader = MessageReader()
-        sending = self._client.messages.with_streaming_response.create(**build_body(request), stream=True)
-        async with sending as response, aclosing(read_chunks(response.http_response, self.name)) as chunks:
-            while not reader.is_complete:
-                chunk = await anext(chunks, None)
-                if chunk is None:
-                    raise ProviderStreamError("anthropic ended its stream before the answer was complete")
-                if chunk == END:
-                    break
-                usage = reader.usage
-                async with convert_parse_error(self.name):
-                    data = json.loads(chunk)
-                    if error := _find_error(data):
-                        message = "an error in the stream"
-                        raise anthropic.APIStatusError(message, response=response.http_response, body=error)
-                    for event in list(reader.read(data)):  # all of an event, or nothing
-                        yield event
-                if reader.usage != usage:
-                    request.report_usage(reader.usage)
-        async with convert_parse_error(self.name):
-            calls = reader.build_calls()
-            is_paused = get_ending(reader.stop_reason) is Ending.CONTINUE and not calls
-            content = reader.build_content() if is_paused else ()
-        for call in calls:
-            yield call
-        yield Done(to_finish_reason(reader.stop_reason), reader.usage, content)
 
 
 def _find_error(event: Any) -> Any:

@@ -5,7 +5,7 @@ Gemini: https://ai.google.dev/api/generate-content
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
@@ -45,7 +45,7 @@ from core.models.provider import (
     ToolSpec,
 )
 from core.models.providers.json_fields import get_count, get_text
-from core.models.providers.server_sent_events import END, read_chunks
+from core.models.providers.server_sent_events import END, ChunkReader
 from core.models.tool_calls import part_text
 from core.usage.meter import Usage
 
@@ -111,48 +111,47 @@ class GeminiProvider:
         del model
         return _SUPPORTED_FILES
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return convert_errors(self._events(request), lambda error: _to_provider_error(error, request.model))
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        """Send a request, and yield the events of the answer; raise the SDK's errors."""
-        responses: list[httpx.Response] = []
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        responses = list[httpx.Response]()
+        finish: types.FinishReason | None = None
+        usage = Usage()
         try:
-            chunks = await self._client.aio.models.generate_content_stream(
-                model=request.model,
-                contents=cast(types.ContentListUnion, _format_contents(request)),
-                config=_build_config(request),
-            )
-            finish: types.FinishReason | None = None
-            usage = Usage()
-            while True:
-                async with convert_parse_error(self.name, has_response=lambda: bool(responses)):
-                    with _collect_responses_in(responses):
+            with convert_errors(lambda error: _to_provider_error(error, request.model)):
+                chunks = await self._client.aio.models.generate_content_stream(
+                    model=request.model,
+                    contents=cast(types.ContentListUnion, _format_contents(request)),
+                    config=_build_config(request),
+                )
+                while True:
+                    with (
+                        convert_parse_error(self.name, has_response=lambda: bool(responses)),
+                        _collect_responses_in(responses),
+                    ):
                         chunk = await anext(chunks, None)
-                if chunk is None:
-                    break
-                if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
-                    reason = chunk.prompt_feedback.block_reason.value
-                    raise ContentBlockedError(f"gemini withheld the answer: the prompt was blocked ({reason})")
-                if chunk.usage_metadata is not None:
-                    usage = _usage(chunk.usage_metadata)
-                    request.report_usage(usage)
-                for candidate in (chunk.candidates or ())[:1]:
-                    finish = candidate.finish_reason or finish
-                    for part in (candidate.content and candidate.content.parts) or ():
-                        for event in _parse_part(part):
-                            yield event
-                    if (grounding := _parse_grounding(candidate)) is not None:
-                        yield grounding
-            if finish is None:
-                raise ProviderStreamError("gemini ended its stream before the answer was complete")
-            yield Done(finish, usage)
+                    if chunk is None:
+                        break
+                    if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
+                        reason = chunk.prompt_feedback.block_reason.value
+                        raise ContentBlockedError(f"gemini withheld the answer: the prompt was blocked ({reason})")
+                    if chunk.usage_metadata is not None:
+                        usage = _usage(chunk.usage_metadata)
+                        request.report_usage(usage)
+                    for candidate in (chunk.candidates or ())[:1]:
+                        finish = candidate.finish_reason or finish
+                        for part in (candidate.content and candidate.content.parts) or ():
+                            for event in _parse_part(part):
+                                yield event
+                        if (grounding := _parse_grounding(candidate)) is not None:
+                            yield grounding
+                if finish is None:
+                    raise ProviderStreamError("gemini ended its stream before the answer was complete")
+                yield Done(finish, usage)
         finally:
             for response in responses:
                 await response.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
 
 
 async def _set_timeouts(request: httpx.Request) -> None:
@@ -170,7 +169,7 @@ async def _collect_response(response: httpx.Response) -> None:
 
 
 class _ReadableBody(httpx.AsyncByteStream):
-    """Body of a response whose chunks have only the fields that `_events` reads, in the types that the SDK expects.
+    """Body of a response whose chunks have only the fields that `stream` reads, in the types that the SDK expects.
 
     The SDK ends an answer at a field of another type, and at an event without data. An answer that is not streamed
     becomes a stream.
@@ -178,12 +177,16 @@ class _ReadableBody(httpx.AsyncByteStream):
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = httpx.Response(response.status_code, headers=response.headers, stream=response.stream)
+        self._chunks = ChunkReader(self._response, "gemini")
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async with aclosing(read_chunks(self._response, "gemini")) as chunks:
-            async for data in chunks:
-                for chunk in _clean_chunks(data) if data != END else ():
-                    yield f"data: {chunk}\n\n".encode()
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        data = await self._chunks.read()
+        if data is None or data == END:
+            raise StopAsyncIteration
+        return b"".join(f"data: {chunk}\n\n".encode() for chunk in _clean_chunks(data))
 
     async def aclose(self) -> None:
         await self._response.aclose()

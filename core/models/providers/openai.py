@@ -7,7 +7,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,7 +44,7 @@ from core.models.provider import (
 )
 from core.models.providers.completion_chunks import CompletionReader
 from core.models.providers.json_fields import get_text
-from core.models.providers.server_sent_events import END, read_chunks
+from core.models.providers.server_sent_events import END, ChunkReader
 from core.models.providers.tool_call_deltas import SignedFields
 
 #: Maximum time between the chunk with the finish reason and the chunk with the token counts.
@@ -121,51 +121,50 @@ class OpenAIProvider:
             else _SUPPORTED_FILES
         )
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return convert_errors(self._events(request), lambda error: self._to_provider_error(error, request.model))
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        reader, has_ended = CompletionReader(), False
+        with convert_errors(lambda error: self._to_provider_error(error, request.model)):
+            sending = self._client.chat.completions.with_streaming_response.create(
+                **build_body(request, self._host),
+                stream=True,
+                stream_options={"include_usage": True},
+                extra_body=self._extra_body,
+            )
+            async with sending as response:
+                chunks = ChunkReader(response.http_response, self.name)
+                while not has_ended:
+                    try:
+                        async with asyncio.timeout(_USAGE_WAIT_SECONDS if reader.finish else None):
+                            chunk = await chunks.read()
+                    except (TimeoutError, ProviderUnavailableError):
+                        if not reader.finish:
+                            raise
+                        break  # the answer is complete
+                    if chunk is None:
+                        break
+                    if has_ended := chunk == END:
+                        with suppress(TimeoutError, ProviderUnavailableError):  # a read body frees the connection
+                            async with asyncio.timeout(_DRAIN_SECONDS):
+                                await chunks.read()
+                        continue
+                    usage = reader.usage
+                    with convert_parse_error(self.name):
+                        data = json.loads(chunk)
+                        if error := _find_error(data):
+                            raise openai.APIError("an error in the stream", response.http_request, body=error)
+                        events = list(reader.read(data))  # all of a chunk, or nothing
+                    for event in events:
+                        yield event
+                    if reader.usage is not usage:
+                        request.report_usage(reader.usage)
+                if not (reader.finish or has_ended):
+                    raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
+            for event in reader.end():
+                yield event
+            yield Done(to_finish_reason(reader.finish), reader.usage)
 
     async def aclose(self) -> None:
         await self._client.close()
-
-    async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        """Send a request, and yield the events of the answer; raise the SDK's errors."""
-        sending = self._client.chat.completions.with_streaming_response.create(
-            **build_body(request, self._host),
-            stream=True,
-            stream_options={"include_usage": True},
-            extra_body=self._extra_body,
-        )
-        reader, has_ended = CompletionReader(), False
-        async with sending as response, aclosing(read_chunks(response.http_response, self.name)) as chunks:
-            while not has_ended:
-                try:
-                    async with asyncio.timeout(_USAGE_WAIT_SECONDS if reader.finish else None):
-                        chunk = await anext(chunks, None)
-                except (TimeoutError, ProviderUnavailableError):
-                    if not reader.finish:
-                        raise
-                    break  # the answer is complete
-                if chunk is None:
-                    break
-                if has_ended := chunk == END:
-                    with suppress(TimeoutError, ProviderUnavailableError):  # a read body frees the connection for reuse
-                        async with asyncio.timeout(_DRAIN_SECONDS):
-                            await anext(chunks, None)
-                    continue
-                usage = reader.usage
-                async with convert_parse_error(self.name):
-                    data = json.loads(chunk)
-                    if error := _find_error(data):
-                        raise openai.APIError("an error in the stream", response.http_request, body=error)
-                    for event in list(reader.read(data)):  # all of a chunk, or nothing
-                        yield event
-                if reader.usage is not usage:
-                    request.report_usage(reader.usage)
-            if not (reader.finish or has_ended):
-                raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
-        for event in reader.end():
-            yield event
-        yield Done(to_finish_reason(reader.finish), reader.usage)
 
     def _to_provider_error(self, error: Exception, model: str) -> ProviderError:
         match error:

@@ -4,8 +4,8 @@ The SDKs of vendors end an answer at an empty event, which compatible servers se
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Protocol
 
 from core.errors import ProviderUnavailableError
@@ -27,63 +27,82 @@ class _Response(Protocol):
     def aiter_bytes(self) -> AsyncIterator[bytes]: ...
 
 
-async def read_chunks(response: _Response, provider: str) -> AsyncGenerator[str, None]:
-    """Yield the data of each chunk of an answer: JSON, or `END`.
+class ChunkReader:
+    """Reader of the chunks of an answer: JSON, or `END`.
 
     A server that does not stream sends the whole answer as one JSON body.
-
-    Args:
-        provider: the name of the provider, for errors.
-
-    Raises:
-        ProviderUnavailableError: the connection broke.
     """
-    try:
-        if "json" in response.headers.get("content-type", ""):
-            yield (await response.aread()).decode("utf-8", "replace")
-            yield END
-            return
-        async with aclosing(read_event_data(response.aiter_bytes())) as chunks:
-            async for data in chunks:
-                yield data
-    except Exception as error:  # the SDKs convert no errors of their HTTP library here
-        raise ProviderUnavailableError(f"{provider} cannot be reached ({type(error).__name__})") from error
+
+    def __init__(self, response: _Response, provider: str) -> None:
+        self._response = response
+        self._provider = provider
+        self._received = response.aiter_bytes()
+        self._decoder = EventDecoder()
+        self._chunks = deque[str]()
+        self._has_ended = False
+
+    async def read(self) -> str | None:
+        """Return the next chunk; None after the last.
+
+        Raises:
+            ProviderUnavailableError: the connection broke.
+        """
+        try:
+            while not (self._chunks or self._has_ended):
+                await self._receive()
+        except Exception as error:  # the SDKs convert no errors of their HTTP library here
+            raise ProviderUnavailableError(f"{self._provider} cannot be reached ({type(error).__name__})") from error
+        return self._chunks.popleft() if self._chunks else None
+
+    async def _receive(self) -> None:
+        if "json" in self._response.headers.get("content-type", ""):
+            self._chunks += ((await self._response.aread()).decode("utf-8", "replace"), END)
+            self._has_ended = True
+        elif (received := await anext(self._received, None)) is not None:
+            self._chunks += self._decoder.decode(received)
+        else:
+            self._chunks += self._decoder.end()
+            self._has_ended = True
 
 
-async def read_event_data(chunks: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
-    """Yield the data of each event that has some.
+class EventDecoder:
+    """Decoder of server-sent events, which gets the bytes of a response's body in pieces of any size.
 
     A last event without an empty line after it counts, since some servers omit the line. Bytes that are not UTF-8
     become U+FFFD.
-
-    Args:
-        chunks: the bytes of the response's body, in pieces of any size.
     """
-    data, begun = list[bytes](), list[bytes]()  # the pieces of a line without an end yet: an image has many
-    async for chunk in chunks:
-        if begun and begun[-1].endswith(b"\r"):
-            begun[-1], chunk = begun[-1][:-1], b"\r" + chunk  # noqa: PLW2901 - the line end may continue
-        *lines, rest = _LINE_END.split(chunk)
+
+    def __init__(self) -> None:
+        self._data = list[bytes]()  # of the event so far
+        self._line = list[bytes]()  # the pieces of a line without an end yet: an image has many
+
+    def decode(self, received: bytes) -> Iterator[str]:
+        """Yield the data of each event that has some, and ends in these bytes."""
+        if self._line and self._line[-1].endswith(b"\r"):
+            self._line[-1] = self._line[-1][:-1]
+            received = b"\r" + received  # the line end may continue
+        *lines, rest = _LINE_END.split(received)
         for piece in lines:
-            line = b"".join([*begun, piece])
-            begun.clear()
+            line = b"".join([*self._line, piece])
+            self._line.clear()
             if line:
-                data += _read_data(line)
-            elif text := _join(data):
-                data.clear()
-                yield text
+                self._data += _read_data(line)
             else:
-                data.clear()
-        begun.append(rest)
-    data += _read_data(b"".join(begun).rstrip(b"\r"))
-    if text := _join(data):
-        yield text
+                yield from self._end_event()
+        self._line.append(rest)
+
+    def end(self) -> Iterator[str]:
+        """Yield the data of the last event, if no empty line has ended it."""
+        self._data += _read_data(b"".join(self._line).rstrip(b"\r"))
+        yield from self._end_event()
+
+    def _end_event(self) -> Iterator[str]:
+        text = b"\n".join(self._data).decode("utf-8", "replace").strip()
+        self._data.clear()
+        if text:
+            yield text
 
 
 def _read_data(line: bytes) -> list[bytes]:
     name, _, value = line.partition(b":")
     return [value.removeprefix(b" ")] if name == b"data" else []
-
-
-def _join(lines: list[bytes]) -> str:
-    return b"\n".join(lines).decode("utf-8", "replace").strip()
