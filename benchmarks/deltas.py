@@ -22,8 +22,8 @@ from core.concurrency import gc_tuning
 from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
-from core.models.provider import NO_SUPPORTED_FILES, Done, ModelRequest, Provider, ProviderEvent, SupportedFiles, Text
-from core.models.providers.coalescing import CoalescingProvider
+from core.models.provider import NO_SUPPORTED_FILES, Done, ModelRequest, ProviderEvent, SupportedFiles, Text
+from core.models.providers.coalescing import DeltaSchedule
 from core.models.tokens import TokenCounter
 from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
@@ -110,7 +110,7 @@ class DeltaFigures:
             gc.callbacks.remove(add_collection)
 
 
-async def measure(provider: Provider, streams: int) -> DeltaFigures:
+async def measure(schedule: DeltaSchedule | None, streams: int) -> DeltaFigures:
     """Run one turn in each of `streams` sessions at once, and return the figures.
 
     A run that raises an error is logged and adds no deltas; the worker repeats it. Each attempt counts as an ended
@@ -122,7 +122,7 @@ async def measure(provider: Provider, streams: int) -> DeltaFigures:
         lease = Lease(database)
         await lease.acquire()
         sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
-        app = create_app(AgentConfig(), model=ModelAdapter(model="scripted", provider=provider))
+        app = create_app(AgentConfig(), model=ModelAdapter(model="scripted", provider=PacedModel(), schedule=schedule))
         runtime, turns = AgentRuntime(app, sessions), TurnStore(database, lease, AgentRouter(app.name))
         figures, ended = DeltaFigures(), asyncio.Semaphore(0)
 
@@ -189,8 +189,8 @@ async def main(streams: int) -> None:
     print(
         f"{'':12}{'wall':>10}{'CPU':>10}{'cores':>8}{'longest delay, of it GC':>24}{'longest busy':>15}{'deltas':>10}"
     )
-    for name, provider in (("one by one", PacedModel()), ("coalesced", CoalescingProvider(PacedModel()))):
-        figures = await measure(provider, streams)
+    for name, schedule in (("one by one", None), ("coalesced", DeltaSchedule())):
+        figures = await measure(schedule, streams)
         print(
             f"{name:12}{figures.wall:>8.1f} s{figures.cpu:>8.1f} s{figures.cpu / figures.wall:>8.2f}"
             f"{figures.max_delay * 1000:>12.0f} ms{figures.gc_delay * 1000:>6.0f} ms{figures.max_busy * 1000:>12.0f} ms"

@@ -3,12 +3,9 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from secrets import token_hex
-from typing import Any, cast
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmCapabilities, LLMRegistry
@@ -20,9 +17,9 @@ from pydantic import Field, SkipValidation
 from core.errors import (
     ContentBlockedError,
     ContextLengthError,
+    ProviderError,
     ProviderRequestError,
     ProviderStreamError,
-    ProviderTimeoutError,
 )
 from core.models.finish_reasons import Ending, get_ending
 from core.models.grounding import READ_URLS_KEY, merge_grounding
@@ -43,12 +40,12 @@ from core.models.provider import (
     ToolCall,
     join_text,
 )
-from core.models.retries_and_fallbacks import Fallbacks, create_retraction
+from core.models.providers.coalescing import DeltaSchedule, ProviderStream
+from core.models.retries_and_fallbacks import Attempts, Fallbacks, create_retraction
 from core.models.thinking import Reclassified, ThinkingReader
 from core.models.tokens import estimate_media_tokens, estimate_text_tokens, estimate_tokens
 from core.models.tool_calls import keep_own_signatures, mark_signature, unique_id
-from core.usage import meter as metering
-from core.usage.meter import Usage
+from core.usage.meter import Usage, UsageMeter, get_current_meter
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +89,7 @@ class ModelAdapter(BaseLlm):
         is_fixed: whether the agent names its model, and no selection replaces it.
         idle_seconds: the most seconds between two events of a stream.
         retry_delays: seconds before each retry of a call with a `retryable` error; empty for no retry.
+        schedule: times at which text deltas are passed on, joined; None to pass on each at once.
         open_thinkers: full names of models whose text begins in thinking that only a closing mark ends. A model whose
             answer shows it is added.
     """
@@ -102,6 +100,7 @@ class ModelAdapter(BaseLlm):
     is_fixed: bool = False
     idle_seconds: float = IDLE_SECONDS
     retry_delays: tuple[float, ...] = ()
+    schedule: SkipValidation[DeltaSchedule | None] = Field(default=None, exclude=True, repr=False)
     open_thinkers: SkipValidation[set[str]] = Field(default_factory=set, exclude=True, repr=False)
 
     @property
@@ -127,17 +126,97 @@ class ModelAdapter(BaseLlm):
         handle = self._get_handle(model)
         return handle.provider.supported_files(handle.model)
 
-    def generate_content_async(
+    async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the responses of a model call, with retries and fallbacks: see the class.
+        """Yield the responses of a model call: see the class.
+
+        Each pass of the loop sends one request to a vendor. Another one follows an error, or a pause of the answer.
 
         Args:
             llm_request: ADK's request; its `model` is the full name of the model to call.
             stream: whether partial responses are wanted.
         """
-        attempt, should_repeat = partial(self._attempt, llm_request, stream), partial(_should_repeat, llm_request)
-        return self.fallbacks.stream(llm_request.model or self.model, attempt, self.retry_delays, should_repeat)
+        meter = get_current_meter()
+        is_stale = False  # whether a failed attempt has yielded partial responses
+
+        # Select: the model, and a request that it accepts
+        attempts = Attempts(self.fallbacks, llm_request.model or self.model, self.retry_delays)
+        answer = self._begin_answer(llm_request, attempts.model)
+        while True:
+            try:
+                # Spend: at a spending limit, an error is raised here, or while a long answer grows
+                answer.request_files = await estimate_media_tokens(answer.request.messages)
+                async with meter.run_call(
+                    attempts.model, answer.estimate_input, instead_of=attempts.instead_of
+                ) as call:
+                    call.estimate = answer.estimate_usage
+                    _save_prompt(meter, attempts.model, answer.request)
+
+                    # Call
+                    answer.request = replace(answer.request, report_usage=call.set_usage)
+                    async with ProviderStream(
+                        answer.provider, answer.request, self.idle_seconds, self.schedule
+                    ) as events:
+                        while not answer.is_complete:
+                            # Merge deltas: `read` joins those that come in quick succession
+                            event = await events.read()
+                            partials = list(answer.add(event))
+                            if isinstance(event, Media):
+                                answer.files += await estimate_media_tokens([ModelMessage("assistant", (event,))])
+                            await meter.extend_reservation(call, answer.tokens)
+                            for partial in partials if stream else ():
+                                if is_stale:
+                                    yield create_retraction()
+                                is_stale = False
+                                answer.is_shown = True
+                                yield partial
+
+                    # Meter: the call is added at the end of the block, also after an error
+                    response = answer.create_response()
+                    call.estimate_unread()
+                answer.usage += call.usage
+                if answer.is_paused:
+                    answer.continue_request()
+                    continue
+                if attempts.has_retry and _should_repeat(llm_request, response):
+                    raise ProviderStreamError(f"{attempts.model} broke off its answer ({response.finish_reason})")
+                break
+            except ProviderError as error:
+                # Retry, or fall back
+                is_stale = is_stale or answer.is_shown
+                answer = await self._recover(llm_request, attempts, answer, error)
+        attempts.succeed()
+        if is_stale:
+            yield create_retraction()
+        response.model_version = attempts.model
+        response.usage_metadata = _to_usage_metadata(answer.usage)
+        response.custom_metadata = {**(response.custom_metadata or {}), **meter.answer_metadata(answer.usage)}
+        yield response
+
+    async def _recover(
+        self, llm_request: LlmRequest, attempts: Attempts, answer: "_AnswerBuilder", error: ProviderError
+    ) -> "_AnswerBuilder":
+        """Wait for the next attempt after an error, and return its answer, which is empty.
+
+        A request that the model refuses is sent again without its files, since no vendor says which file is at fault.
+        If the conversation is too long for a fallback, its newer half is sent.
+
+        Raises:
+            ProviderError: no attempt is left.
+        """
+        if isinstance(error, ProviderRequestError) and not answer.is_shown:
+            messages = _shorten(answer.request.messages, error, is_fallback=bool(attempts.instead_of))
+            if messages is not None:
+                log.warning("%s refused a request; a smaller one is sent: %s", attempts.model, error)
+                request = replace(answer.request, messages=messages, paused_content=())
+                return _AnswerBuilder(attempts.model, answer.provider, request, self.open_thinkers)
+        await asyncio.sleep(attempts.fail(error))
+        return self._begin_answer(llm_request, attempts.model)
+
+    def _begin_answer(self, llm_request: LlmRequest, name: str) -> "_AnswerBuilder":
+        handle = self._get_handle(name)
+        return _AnswerBuilder(name, handle.provider, _to_model_request(llm_request, handle), self.open_thinkers)
 
     def _get_handle(self, name: str | None) -> ModelHandle:
         """Return the provider of a model, and the model's name at that vendor.
@@ -148,153 +227,6 @@ class ModelAdapter(BaseLlm):
         """
         name = name or self.model
         return self.selectable.get(name) or self.fallbacks.models.get(name) or ModelHandle(self.provider, name)
-
-    async def _attempt(
-        self, llm_request: LlmRequest, stream: bool, name: str, instead_of: str
-    ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the responses of one attempt at a model call.
-
-        A request that the model refuses is sent again without its files, since no vendor says which file is at fault.
-        If the conversation is too long for a fallback, its newer half is sent.
-
-        Args:
-            llm_request: ADK's request.
-            stream: whether partial responses are wanted.
-            name: the full name of the model to call.
-            instead_of: the full name of the model that it replaces as a fallback; empty without one.
-        """
-        handle, has_output = self._get_handle(name), False
-        request: ModelRequest | None = _to_model_request(llm_request, handle)
-        while request is not None:
-            try:
-                async with aclosing(self._stream_metered(request, handle, stream, name, instead_of)) as responses:
-                    async for response in responses:
-                        has_output = True
-                        yield response
-                return
-            except ProviderRequestError as refusal:
-                messages = _shorten(request.messages, refusal, is_fallback=bool(instead_of))
-                if has_output or messages is None:
-                    raise
-                log.warning("%s refused a request; a smaller one is sent: %s", name, refusal)
-                request = replace(request, messages=messages)
-
-    async def _stream_metered(
-        self, request: ModelRequest, handle: ModelHandle, stream: bool, name: str, instead_of: str
-    ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the responses to a request, and add the model call to the usage meter.
-
-        The meter is that of the current run, or a new one outside of a run. The complete response gets `name` as its
-        `model_version`, and the meter's metadata. An answer that the vendor pauses is continued by further requests;
-        each is a model call.
-
-        Args:
-            request: the request to the provider.
-            handle: the provider, and the model's name at that vendor.
-            stream: whether partial responses are wanted.
-            name: the full name of the model.
-            instead_of: the full name of the model that it replaces as a fallback; empty without one.
-
-        Raises:
-            SpendingLimitError: a spending limit is reached; the request is not sent.
-        """
-        meter, last, usage = metering.get_current_meter(), None, Usage()
-        files = await estimate_media_tokens(request.messages)
-        answer = _AnswerBuilder(request.messages, handle.provider.name)
-
-        def estimate_input() -> int:
-            paused = json.dumps(request.paused_content) if request.paused_content else ""
-            return files + estimate_text_tokens(request.messages, request.tools) + estimate_tokens(paused)
-
-        for _ in range(1 + MAX_CONTINUATIONS):
-            async with meter.run_call(name, estimate_input, instead_of=instead_of) as call:
-                if meter.prompts is not None:
-                    agent = (request.config.labels or {}).get(AGENT_LABEL, "")
-                    meter.prompts.save(meter.turn, name, agent, request)
-                call.estimate = lambda: replace(answer.estimate, input=estimate_input())
-                extend = partial(meter.extend_reservation, call)
-                responses = self._stream_responses(
-                    replace(request, report_usage=call.set_usage), answer, handle, stream, name=name, extend=extend
-                )
-                async with aclosing(responses):
-                    async for response in responses:
-                        if response.partial:
-                            yield response
-                        else:
-                            last = response
-                call.estimate_unread()
-            usage += call.usage
-            if not answer.paused_content:
-                break
-            answer.begin_request()
-            request = replace(request, paused_content=request.paused_content + answer.paused_content)
-        if last is not None:
-            last.model_version = name
-            last.usage_metadata = _to_usage_metadata(usage)
-            last.custom_metadata = {**(last.custom_metadata or {}), **meter.answer_metadata(usage)}
-            yield last
-
-    async def _stream_responses(
-        self,
-        request: ModelRequest,
-        answer: "_AnswerBuilder",
-        handle: ModelHandle,
-        stream: bool,
-        *,
-        name: str,
-        extend: Callable[[int], Awaitable[None]],
-    ) -> AsyncGenerator[LlmResponse, None]:
-        """Send a request, and yield partial responses and then the complete response.
-
-        Args:
-            answer: builder that gets the pieces of the answer.
-            stream: whether partial responses are wanted.
-            name: the full name of the model.
-            extend: called with the estimated tokens of the answer so far; raises an error if the answer must end.
-        """
-        thinking = ThinkingReader(starts_open=name in self.open_thinkers)
-        # `Provider.stream` is an async generator, and closing it closes the connection
-        events = cast(AsyncGenerator[ProviderEvent, None], handle.provider.stream(request))
-        async with aclosing(events):
-            while True:
-                for event in thinking.read(await self._next_event(events, handle.provider.name)):
-                    if isinstance(event, Done):
-                        request.report_usage(event.usage)
-                        answer.paused_content = event.paused_content
-                        yield _final_response(answer, event)
-                        return
-                    if isinstance(event, Reclassified):
-                        is_changed = answer.reclassify(event.kind)
-                        if event.kind is Thought:
-                            self.open_thinkers.add(name)
-                            if is_changed and stream:
-                                yield create_retraction()
-                        continue
-                    answer.add(event)
-                    if isinstance(event, Media):
-                        answer.media_tokens += await estimate_media_tokens([ModelMessage("assistant", (event,))])
-                    await extend(answer.tokens)
-                    if stream and isinstance(event, Text | Thought) and event.text:
-                        yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
-
-    async def _next_event(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
-        """Return the next event of a provider's stream.
-
-        Raises:
-            ProviderStreamError: the stream has ended.
-            ProviderTimeoutError: no event came within `idle_seconds`.
-        """
-        try:
-            async with asyncio.timeout(self.idle_seconds) as idle:
-                return await anext(events)
-        except StopAsyncIteration:
-            message = f"{provider} ended its stream before the answer was complete"
-            raise ProviderStreamError(message) from None
-        except TimeoutError:
-            if not idle.expired():
-                raise
-            message = f"{provider} sent nothing for {self.idle_seconds:g} seconds"
-            raise ProviderTimeoutError(message) from None
 
 
 def _shorten(
@@ -352,28 +284,9 @@ def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequ
     return ModelRequest(handle.model, messages, list_tools(config), config)
 
 
-def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
-    """Return the complete response of a model call from the pieces of its answer.
-
-    A response without text, file or call has an error code: `NO_CONTENT_ERROR_CODE` after a normal end, otherwise the
-    finish reason.
-
-    Raises:
-        ContentBlockedError: safety rules left no content.
-    """
-    response = _response(answer.parts(), partial=False)
-    response.turn_complete = True
-    response.grounding_metadata = answer.grounding
-    response.custom_metadata = {READ_URLS_KEY: answer.read_urls} if answer.read_urls else None
-    response.finish_reason = done.finish_reason
-    if not answer.has_content:
-        if get_ending(done.finish_reason) is Ending.REFUSED:
-            reason = done.finish_reason.value
-            raise ContentBlockedError(f"{answer.provider} withheld the answer ({reason})")
-        ended_well = done.finish_reason is types.FinishReason.STOP
-        response.error_code = NO_CONTENT_ERROR_CODE if ended_well else done.finish_reason.value
-        response.error_message = "The model ended without an answer."
-    return response
+def _save_prompt(meter: UsageMeter, model: str, request: ModelRequest) -> None:
+    if meter.prompts is not None:
+        meter.prompts.save(meter.turn, model, (request.config.labels or {}).get(AGENT_LABEL, ""), request)
 
 
 def _to_usage_metadata(usage: Usage) -> types.GenerateContentResponseUsageMetadata:
@@ -390,41 +303,82 @@ class _AnswerBuilder:
     """Builder of a model's answer from the events of its streams: one, or several if the vendor pauses it.
 
     Args:
-        messages: the messages of the request; the answer's tool calls get other ids than the calls in them.
-        provider: the name of the provider, for the prefix of the answer's thought signatures.
+        model: the full name of the model.
+        open_thinkers: see `ModelAdapter`.
 
     Attributes:
-        grounding: the web pages of the answer so far; None without a page.
-        read_urls: addresses of the pages that the model read as a whole.
-        media_tokens: estimated tokens of the files in the answer to the newest request so far.
-        paused_content: see `Done`, of the newest request.
+        request: the newest request for the answer; its tool calls have other ids than those of the answer.
+        request_files, files: estimated tokens of the files in the newest request, and in its answer so far.
+        usage: the token counts of the ended requests.
+        done: the last event of the stream of the newest request; None until it has come.
+        is_shown: whether a partial response was yielded.
     """
 
-    def __init__(self, messages: Iterable[ModelMessage], provider: str) -> None:
+    def __init__(self, model: str, provider: Provider, request: ModelRequest, open_thinkers: set[str]) -> None:
         self.provider = provider
+        self.request = request
+        self.request_files = 0
+        self.usage = Usage()
+        self.is_shown = False
+        self._model = model
+        self._open_thinkers = open_thinkers
         self._pieces: list[Text | Thought | Media | ToolCall] = []
-        self.grounding: types.GroundingMetadata | None = None
-        self.read_urls: list[str] = []
-        self.paused_content: tuple[Mapping[str, Any], ...] = ()
-        self.begin_request()
-        self._ids = {call.id for message in messages for call in message.tool_calls}
+        self._grounding: types.GroundingMetadata | None = None
+        self._read_urls: list[str] = []
+        self._ids = {call.id for message in request.messages for call in message.tool_calls}
+        self._continuations = 0
+        self._begin_stream()
 
-    def begin_request(self) -> None:
-        """Count the tokens of the next request's answer from 0."""
-        self.media_tokens = self._bytes = 0
+    def _begin_stream(self) -> None:
+        self.done: Done | None = None
+        self.files = 0
+        self._bytes = 0
         self._start = len(self._pieces)
+        self._thinking = ThinkingReader(starts_open=self._model in self._open_thinkers)
 
-    def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
+    @property
+    def is_complete(self) -> bool:
+        return self.done is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """True if another request continues the answer, which the vendor has paused."""
+        return self.done is not None and bool(self.done.paused_content) and self._continuations < MAX_CONTINUATIONS
+
+    def continue_request(self) -> None:
+        """Replace the request by the one that continues the paused answer."""
+        assert self.done is not None, "a paused stream has ended"
+        self.request = replace(self.request, paused_content=self.request.paused_content + self.done.paused_content)
+        self._continuations += 1
+        self._begin_stream()
+
+    def add(self, event: ProviderEvent) -> Iterator[LlmResponse]:
+        """Add an event of the stream, and yield the partial responses of its text and thoughts."""
+        for piece in self._thinking.read(event):
+            match piece:
+                case Done():
+                    self.done = piece
+                    self.request.report_usage(piece.usage)
+                case Reclassified(kind):
+                    is_changed = self._reclassify(kind)
+                    if kind is Thought:
+                        self._open_thinkers.add(self._model)
+                        if is_changed:
+                            yield create_retraction()
+                case Grounding():
+                    self._grounding = merge_grounding(self._grounding, piece.metadata)
+                    self._read_urls += [url for url in piece.read_urls if url not in self._read_urls]
+                case _:
+                    self._add_piece(piece)
+                    if isinstance(piece, Text | Thought) and piece.text:
+                        yield _response([_text_part(piece.text, isinstance(piece, Thought))], partial=True)
+
+    def _add_piece(self, piece: Text | Thought | Media | ToolCall) -> None:
         """Add a piece of the answer, joined to the last piece if both are text or thought.
 
         Pieces with a signature are not joined. A thought without text directly after an unsigned thought sets the
-        signature of that thought. A text or thought without characters and signature is ignored. Web pages are added to
-        `grounding` and `read_urls`.
+        signature of that thought. A text or thought without characters and signature is ignored.
         """
-        if isinstance(piece, Grounding):
-            self.grounding = merge_grounding(self.grounding, piece.metadata)
-            self.read_urls += [url for url in piece.read_urls if url not in self.read_urls]
-            return
         self._bytes += len(_get_characters(piece).encode("utf-8", "replace"))
         last = self._pieces[-1] if len(self._pieces) > self._start else None
         if (joined := join_text(last, piece)) is not None:
@@ -434,7 +388,7 @@ class _AnswerBuilder:
         elif isinstance(piece, ToolCall | Media) or piece.text or piece.signature is not None:
             self._pieces.append(piece)
 
-    def reclassify(self, kind: type[Text] | type[Thought]) -> bool:
+    def _reclassify(self, kind: type[Text] | type[Thought]) -> bool:
         """Make all text and thoughts of the newest request `Text` or `Thought`; return whether that changed any."""
         pieces = self._pieces[self._start :]
         self._pieces[self._start :] = [
@@ -444,12 +398,17 @@ class _AnswerBuilder:
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens of the answer to the newest request; unlike `estimate`, it takes constant time."""
-        return self._bytes // 4 + self.media_tokens
+        """Estimated tokens of the answer to the newest request; unlike `estimate_usage`, it takes constant time."""
+        return self._bytes // 4 + self.files
 
-    @property
-    def estimate(self) -> Usage:
-        """Estimated tokens of the answer to the newest request.
+    def estimate_input(self) -> int:
+        """Return the estimated tokens of the newest request."""
+        paused = json.dumps(self.request.paused_content) if self.request.paused_content else ""
+        texts = estimate_text_tokens(self.request.messages, self.request.tools)
+        return self.request_files + texts + estimate_tokens(paused)
+
+    def estimate_usage(self) -> Usage:
+        """Return the estimated tokens of the newest request and of the answer to it so far.
 
         `output` counts text, tool calls and files, `thinking` counts thoughts. The other counts are 0.
         """
@@ -457,20 +416,40 @@ class _AnswerBuilder:
         thoughts = "".join(piece.text for piece in pieces if isinstance(piece, Thought))
         text = "".join(piece.text for piece in pieces if isinstance(piece, Text))
         calls = "".join(_get_characters(piece) for piece in pieces if isinstance(piece, ToolCall))
-        return Usage(output=estimate_tokens(text + calls) + self.media_tokens, thinking=estimate_tokens(thoughts))
+        output = estimate_tokens(text + calls) + self.files
+        return Usage(input=self.estimate_input(), output=output, thinking=estimate_tokens(thoughts))
+
+    def create_response(self) -> LlmResponse:
+        """Return the complete response of the model call, once the stream has ended.
+
+        A response without text, file or call has an error code: `NO_CONTENT_ERROR_CODE` after a normal end, otherwise
+        the finish reason.
+
+        Raises:
+            ContentBlockedError: safety rules left no content.
+        """
+        assert self.done is not None, "the stream has ended"
+        response = _response([self._part(piece) for piece in self._pieces], partial=False)
+        response.turn_complete = True
+        response.grounding_metadata = self._grounding
+        response.custom_metadata = {READ_URLS_KEY: self._read_urls} if self._read_urls else None
+        response.finish_reason = reason = self.done.finish_reason
+        if not self._has_content:
+            if get_ending(reason) is Ending.REFUSED:
+                raise ContentBlockedError(f"{self.provider.name} withheld the answer ({reason.value})")
+            response.error_code = NO_CONTENT_ERROR_CODE if reason is types.FinishReason.STOP else reason.value
+            response.error_message = "The model ended without an answer."
+        return response
 
     @property
-    def has_content(self) -> bool:
+    def _has_content(self) -> bool:
         return any(
             isinstance(piece, ToolCall | Media) or (isinstance(piece, Text) and piece.text.strip())
             for piece in self._pieces
         )
 
-    def parts(self) -> list[types.Part]:
-        return [self._part(piece) for piece in self._pieces]
-
     def _part(self, piece: Text | Thought | Media | ToolCall) -> types.Part:
-        signature = mark_signature(piece.signature, self.provider)
+        signature = mark_signature(piece.signature, self.provider.name)
         if isinstance(piece, Media):
             return _media_part(piece, signature)
         if isinstance(piece, ToolCall):

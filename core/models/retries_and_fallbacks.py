@@ -10,17 +10,15 @@ A model that failed is skipped for a minute, per process; then the next call tri
 they are tried in their order.
 """
 
-import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from core.concurrency import event_loop
-from core.errors import ContentBlockedError, ProviderError, ProviderRequestError, ProviderStreamError
+from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
 from core.models.provider import ModelHandle
 from core.secret_redaction import format_error
 
@@ -37,9 +35,6 @@ COOLDOWN_SECONDS = 60.0
 
 _RETRACTION = "parley_retraction"
 
-#: Starts an attempt of a model call. Arguments: the model's full name, and the model that it replaces or "".
-Attempt = Callable[[str, str], AsyncGenerator[LlmResponse, None]]
-
 
 def is_retraction(response: LlmResponse) -> bool:
     """Return whether a response cancels all earlier partial responses of its call."""
@@ -50,21 +45,6 @@ def create_retraction() -> LlmResponse:
     """Return a partial response that cancels all earlier ones of its call."""
     content = types.ModelContent("")  # ADK drops a response without content
     return LlmResponse(content=content, partial=True, custom_metadata={_RETRACTION: True})
-
-
-def _retry_delay(error: ProviderError, wait: float) -> float | None:
-    """Return the seconds before a retry; None if the error allows no retry.
-
-    No retry follows an error that is not `retryable`, or that asks for more than `MAX_RETRY_AFTER_SECONDS`.
-
-    Args:
-        error: the error of the failed attempt.
-        wait: seconds to add to those that the provider asks to wait; a random factor from 0.5 to 1.5 changes them.
-    """
-    retry_after = error.retry_after or 0.0
-    if not error.retryable or retry_after > MAX_RETRY_AFTER_SECONDS:
-        return None
-    return retry_after + wait * random.uniform(0.5, 1.5)  # noqa: S311 - spreads the retries of many calls
 
 
 class Fallbacks:
@@ -81,66 +61,7 @@ class Fallbacks:
         self.models = models or {}
         self._skipped_until = dict[str, float]()  # times of the event loop's clock
 
-    async def stream(
-        self,
-        model: str,
-        attempt: Attempt,
-        waits: Sequence[float],
-        should_repeat: Callable[[LlmResponse], bool] = lambda _response: False,
-    ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the responses of a model, or of the first fallback that answers.
-
-        If an attempt fails after it yielded responses, a retraction comes before the responses of the next attempt. If
-        no model answers, nothing is retracted.
-
-        Args:
-            model: the full name of the model.
-            attempt: starts an attempt at the call: see `Attempt`.
-            waits: seconds before each retry, times a random factor from 0.5 to 1.5, plus the error's `retry_after`. A
-                model that was skipped, and has not answered since, gets no retry. No retry follows an error that is
-                not `retryable`, or that asks for more than `MAX_RETRY_AFTER_SECONDS`.
-            should_repeat: returns whether a retry is better than a response. The last attempt is not repeated.
-
-        Raises:
-            ProviderError: the last error of the first model that was tried, if none answers. If that error is a fault
-                of the request, no fallback is tried.
-            SpendingLimitError: an attempt reached a spending limit; no other model is tried.
-        """
-        first_error, has_output = None, False
-        for name in self._list_candidates(model):
-            for number, wait in enumerate((*(() if name in self._skipped_until else waits), None), 2):
-                is_stale = has_output
-                try:
-                    async with aclosing(attempt(name, "" if name == model else model)) as responses:
-                        async for response in responses:
-                            if wait is not None and should_repeat(response):
-                                raise ProviderStreamError(f"{name} broke off its answer ({response.finish_reason})")
-                            if is_stale:
-                                is_stale = False
-                                yield create_retraction()
-                            has_output = True
-                            yield response
-                    self._skipped_until.pop(name, None)
-                    return
-                except ProviderError as error:
-                    failure = error
-                if wait is None or (delay := _retry_delay(failure, wait)) is None:
-                    break
-                log.warning(
-                    "a model call failed: %s; attempt %d follows in %.1f s", format_error(failure), number, delay
-                )
-                await asyncio.sleep(delay)
-            is_request_fault = isinstance(failure, ContentBlockedError | ProviderRequestError)
-            if first_error is None and is_request_fault:
-                raise failure
-            if self.models and not is_request_fault:
-                self._skipped_until[name] = event_loop.now() + COOLDOWN_SECONDS
-            first_error = first_error or failure
-            log.warning("%s cannot answer: %s", name, format_error(failure))
-        assert first_error is not None, "at least one model was tried"
-        raise first_error
-
-    def _list_candidates(self, model: str) -> list[str]:
+    def list_candidates(self, model: str) -> list[str]:
         """Return the names of the models to try, in order, without the skipped ones.
 
         If all are skipped, all are returned.
@@ -148,3 +69,78 @@ class Fallbacks:
         names = [model, *(name for name in self.models if name != model)]
         now = event_loop.now()
         return [name for name in names if self._skipped_until.get(name, now) <= now] or names
+
+    def has_failed(self, model: str) -> bool:
+        """Return whether a model was skipped, and has not answered since."""
+        return model in self._skipped_until
+
+    def skip(self, model: str) -> None:
+        if self.models:
+            self._skipped_until[model] = event_loop.now() + COOLDOWN_SECONDS
+
+    def end_skip(self, model: str) -> None:
+        self._skipped_until.pop(model, None)
+
+
+class Attempts:
+    """Attempts at one model call: the model of the current one, and what follows its error.
+
+    Args:
+        model: the full name of the model that is wanted.
+        delays: seconds before each retry of a model, times a random factor from 0.5 to 1.5, plus the error's
+            `retry_after`. A model that was skipped, and has not answered since, gets no retry.
+
+    Attributes:
+        model: the full name of the model to call.
+    """
+
+    def __init__(self, fallbacks: Fallbacks, model: str, delays: Sequence[float]) -> None:
+        self._fallbacks = fallbacks
+        self._wanted = model
+        self._delays = delays
+        self._candidates = fallbacks.list_candidates(model)
+        self._first_error: ProviderError | None = None
+        self._select_next()
+
+    @property
+    def instead_of(self) -> str:
+        """The full name of the model that a fallback replaces; empty for the wanted model."""
+        return "" if self.model == self._wanted else self._wanted
+
+    @property
+    def has_retry(self) -> bool:
+        return bool(self._left)
+
+    def fail(self, error: ProviderError) -> float:
+        """Decide on the next attempt after an error; return the seconds until it begins.
+
+        `model` is the same for a retry, or the next fallback. No retry follows an error that is not `retryable`, or
+        that asks for more than `MAX_RETRY_AFTER_SECONDS`.
+
+        Raises:
+            ProviderError: the last error of the first model that was tried, if none answers. If that error is a fault
+                of the request, no fallback is tried.
+        """
+        retry_after = error.retry_after or 0.0
+        if self._left and error.retryable and retry_after <= MAX_RETRY_AFTER_SECONDS:
+            delay = retry_after + self._left.pop(0) * random.uniform(0.5, 1.5)  # noqa: S311 - spreads the retries
+            number = 1 + len(self._delays) - len(self._left)
+            log.warning("a model call failed: %s; attempt %d follows in %.1f s", format_error(error), number, delay)
+            return delay
+        if not isinstance(error, ContentBlockedError | ProviderRequestError):
+            self._fallbacks.skip(self.model)
+        elif self._first_error is None:
+            raise error
+        self._first_error = self._first_error or error
+        log.warning("%s cannot answer: %s", self.model, format_error(error))
+        if not self._candidates:
+            raise self._first_error
+        self._select_next()
+        return 0.0
+
+    def succeed(self) -> None:
+        self._fallbacks.end_skip(self.model)
+
+    def _select_next(self) -> None:
+        self.model = self._candidates.pop(0)
+        self._left = [] if self._fallbacks.has_failed(self.model) else list(self._delays)

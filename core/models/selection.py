@@ -17,7 +17,7 @@ from core.identity import User
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.provider import ModelHandle
 from core.models.provider_registry import make_provider
-from core.models.providers.coalescing import CoalescingProvider, DeltaSchedule
+from core.models.providers.coalescing import DeltaSchedule
 from core.models.retries_and_fallbacks import RETRY_DELAYS_SECONDS, Fallbacks
 from core.models.vendors import VendorSettings, lacks_key
 from core.usage.meter import ToolTimer
@@ -111,6 +111,7 @@ class ModelRegistry:
             is_fixed=name != self.default,
             idle_seconds=self._idle_seconds,
             retry_delays=RETRY_DELAYS_SECONDS,
+            schedule=self._schedule,
             open_thinkers=self._open_thinkers,
         )
 
@@ -137,8 +138,7 @@ class ModelRegistry:
             SettingsError: the model is unknown or lacks a setting.
         """
         if name not in self.handles:
-            provider, model = make_provider(name, self._endpoints)
-            self.handles[name] = ModelHandle(CoalescingProvider(provider, self._schedule), model)
+            self.handles[name] = ModelHandle(*make_provider(name, self._endpoints))
             if self._thinking_starts_open:
                 self._open_thinkers.add(name)
         return self.handles[name]

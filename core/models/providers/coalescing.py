@@ -4,12 +4,14 @@ ADK takes a third of a millisecond of CPU for each delta.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import cast
+from typing import Self, cast
 
 from core.concurrency import event_loop
-from core.models.provider import ModelRequest, Provider, ProviderEvent, SupportedFiles, join_text
+from core.errors import ProviderStreamError, ProviderTimeoutError
+from core.models.provider import ModelRequest, Provider, ProviderEvent, join_text
 
 #: Least seconds between two deltas of one stream.
 MIN_INTERVAL_SECONDS = 0.03
@@ -22,7 +24,7 @@ DELTA_SPACING_SECONDS = 0.0014
 class DeltaSchedule:
     """Times at which the streams of a process pass on text deltas, one after another.
 
-    It only returns the times: each `CoalescingProvider` waits until its stream's next time, and joins the deltas that
+    It only returns the times: each `ProviderStream` waits until its stream's next time, and joins the deltas that
     come meanwhile.
     """
 
@@ -39,71 +41,77 @@ class DeltaSchedule:
         return self._last - now
 
 
-class CoalescingProvider:
-    """Provider that joins the text deltas of another provider's streams.
+class ProviderStream:
+    """Events of one provider's stream, read by a task, with adjacent deltas of text or thought joined.
 
-    The more streams run at the same time, the longer the deltas. The first delta of a stream is passed on at once, and
-    so is the rest when the stream has ended. Deltas with a signature are never joined.
+    The more streams run at the same time, the longer the deltas. The first delta is returned at once, and so is the
+    rest when the stream has ended. Deltas with a signature are never joined. The end of the block closes the
+    connection.
 
     Args:
-        provider: the provider whose deltas are joined; `aclose` closes it.
-        schedule: the schedule of all providers of the process; None for one of its own.
+        idle_seconds: the most seconds of a `read` without an event.
+        schedule: the schedule of all streams of the process; None to join nothing, and to wait for no time.
     """
 
-    def __init__(self, provider: Provider, schedule: DeltaSchedule | None = None) -> None:
+    def __init__(
+        self, provider: Provider, request: ModelRequest, idle_seconds: float, schedule: DeltaSchedule | None = None
+    ) -> None:
         self._provider = provider
-        self._schedule = schedule or DeltaSchedule()
+        self._request = request
+        self._idle_seconds = idle_seconds
+        self._schedule = schedule
+        self._received = list[ProviderEvent]()
+        self._batch = deque[ProviderEvent]()
+        self._is_first = True
+        self._has_news = asyncio.Event()
 
-    @property
-    def name(self) -> str:
-        return self._provider.name
+    async def __aenter__(self) -> Self:
+        self._reader = asyncio.create_task(self._read(), name=f"stream of {self._provider.name}")
+        self._reader.add_done_callback(lambda _: self._has_news.set())
+        return self
 
-    def supported_files(self, model: str) -> SupportedFiles:
-        return self._provider.supported_files(model)
+    async def __aexit__(self, *_: object) -> None:
+        self._reader.cancel()
+        await asyncio.wait([self._reader])
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        """Yield the other provider's events, with deltas of text or thought joined."""
-        queue = asyncio.Queue[ProviderEvent | None]()
-        reader = asyncio.create_task(self._read(request, queue), name=f"stream of {self.name}")
-        try:
-            has_more = True
-            while has_more:
-                events = [await queue.get()]
-                while not queue.empty():
-                    events.append(queue.get_nowait())
-                for event in _join_deltas(events):
-                    yield event
-                if has_more := events[-1] is not None:
-                    await asyncio.wait([reader], timeout=self._schedule.next_delay())
-            await reader  # raises the error of the stream
-        finally:
-            reader.cancel()
-            await asyncio.wait([reader])
+    async def read(self) -> ProviderEvent:
+        """Return the next event.
 
-    async def aclose(self) -> None:
-        await self._provider.aclose()
-
-    async def _read(self, request: ModelRequest, queue: "asyncio.Queue[ProviderEvent | None]") -> None:
-        """Put the events of the provider's stream into a queue, and None after the last.
-
-        If the stream raises an error, None is put too, and the error is raised.
+        Raises:
+            ProviderStreamError: the stream has ended.
+            ProviderTimeoutError: no event came within `idle_seconds`.
+            Exception: the error of the provider, after the events before it.
         """
+        if not self._batch:
+            if self._schedule is not None and not self._is_first:
+                await asyncio.wait([self._reader], timeout=self._schedule.next_delay())
+            self._is_first = False
+            await self._wait_for_events()
+            self._batch.extend(self._received)
+            self._received.clear()
+        return self._batch.popleft()
+
+    async def _wait_for_events(self) -> None:
         try:
-            events = cast(AsyncGenerator[ProviderEvent, None], self._provider.stream(request))
-            async with aclosing(events):
-                async for event in events:
-                    queue.put_nowait(event)
-        finally:
-            queue.put_nowait(None)
+            async with asyncio.timeout(self._idle_seconds):
+                while not (self._received or self._reader.done()):
+                    self._has_news.clear()
+                    await self._has_news.wait()
+        except TimeoutError:
+            message = f"{self._provider.name} sent nothing for {self._idle_seconds:g} seconds"
+            raise ProviderTimeoutError(message) from None
+        if not self._received:
+            self._reader.result()
+            raise ProviderStreamError(f"{self._provider.name} ended its stream before the answer was complete")
 
-
-def _join_deltas(events: Iterable[ProviderEvent | None]) -> Iterator[ProviderEvent]:
-    """Yield the events, with adjacent deltas of text or thought joined, but no None."""
-    last = None
-    for event in events:
-        joined = join_text(last, event)
-        if joined is None and last is not None:
-            yield last
-        last = joined or event
-    if last is not None:
-        yield last
+    async def _read(self) -> None:
+        # `Provider.stream` is an async generator, and closing it closes the connection
+        stream = cast(AsyncGenerator[ProviderEvent, None], self._provider.stream(self._request))
+        async with aclosing(stream) as events:
+            async for event in events:
+                last = self._received[-1] if self._received and self._schedule is not None else None
+                if (joined := join_text(last, event)) is not None:
+                    self._received[-1] = joined
+                else:
+                    self._received.append(event)
+                self._has_news.set()

@@ -28,7 +28,7 @@ from core.identity import User
 from core.models.adapter import ModelAdapter
 from core.models.finish_reasons import BLOCKED_NOTE, CUT_OFF_NOTE
 from core.models.provider import Done, ProviderEvent, Text, Thought, ToolCall, ToolResult
-from core.models.providers.coalescing import CoalescingProvider
+from core.models.providers.coalescing import DeltaSchedule
 from core.store.schema import state
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import Usage
@@ -262,7 +262,7 @@ async def test_cancelling_the_reader_cancels_the_model(converse: Converse) -> No
 
 
 async def converse_with_retries(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
-    model = ModelAdapter(model="scripted", provider=CoalescingProvider(provider), retry_delays=(0, 0))
+    model = ModelAdapter(model="scripted", provider=provider, schedule=DeltaSchedule(), retry_delays=(0, 0))
     return await converse(app=create_app(AgentConfig(), model=model, tools=[to_adk_tool(tool) for tool in tools]))
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import pytest
+from google.adk.models import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
@@ -19,14 +20,16 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.retries_and_fallbacks import MAX_RETRY_AFTER_SECONDS, RETRY_DELAYS_SECONDS, Fallbacks, is_retraction
+from core.models.adapter import ModelAdapter
+from core.models.provider import NO_SUPPORTED_FILES, Done, ModelRequest, ProviderEvent, SupportedFiles, Text
+from core.models.retries_and_fallbacks import MAX_RETRY_AFTER_SECONDS, RETRY_DELAYS_SECONDS, is_retraction
 
 Script = Sequence[str | Exception | asyncio.Event]
 BUSY = ProviderRateLimitError("busy")
 
 
 class ScriptedCalls:
-    """Model call whose attempts play one script each: text, waits and errors.
+    """Provider whose streams play one script each: text, waits and errors.
 
     Attributes:
         started, closed: the number of started and of closed attempts.
@@ -34,12 +37,17 @@ class ScriptedCalls:
         has_ended: set at the end of an attempt.
     """
 
+    name = "scripted"
+
     def __init__(self, *scripts: Script) -> None:
         self.scripts = list(scripts)
         self.started = self.closed = 0
         self.is_waiting, self.has_ended = asyncio.Event(), asyncio.Event()
 
-    async def __call__(self, *_models: str) -> AsyncGenerator[LlmResponse, None]:
+    def supported_files(self, _model: str) -> SupportedFiles:
+        return NO_SUPPORTED_FILES
+
+    async def stream(self, _request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         self.started += 1
         try:
             for step in self.scripts.pop(0):
@@ -50,20 +58,29 @@ class ScriptedCalls:
                         self.is_waiting.set()
                         await step.wait()
                     case _:
-                        yield LlmResponse(content=types.ModelContent(step), partial=True)
+                        yield Text(step)
+            yield Done()
         finally:
             self.closed += 1
             self.has_ended.set()
 
+    async def aclose(self) -> None:
+        return
 
-async def collect_texts(calls: ScriptedCalls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
-    """Return the texts of a retried call's responses; None is a retraction.
+
+def stream_responses(calls: ScriptedCalls, delays: tuple[float, ...] = (0, 0)) -> AsyncGenerator[LlmResponse, None]:
+    model = ModelAdapter(model="m", provider=calls, retry_delays=delays)
+    return model.generate_content_async(LlmRequest(contents=[types.UserContent("Hi")]), stream=True)
+
+
+async def collect_texts(calls: ScriptedCalls, delays: tuple[float, ...] = (0, 0)) -> list[str | None]:
+    """Return the texts of a retried call's partial responses; None is a retraction.
 
     Args:
-        waits: the seconds before each retry.
+        delays: the seconds before each retry.
     """
-    async with aclosing(Fallbacks().stream("m", calls, waits)) as responses:
-        return [get_text(response) async for response in responses]
+    async with aclosing(stream_responses(calls, delays)) as responses:
+        return [get_text(response) async for response in responses if response.partial]
 
 
 def get_text(response: LlmResponse) -> str | None:
@@ -166,7 +183,7 @@ async def test_the_text_of_a_failed_attempt_is_retracted_before_new_text() -> No
 
 
 async def test_the_text_stays_if_every_attempt_fails() -> None:
-    responses = Fallbacks().stream("m", ScriptedCalls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
+    responses = stream_responses(ScriptedCalls(["Hel", BUSY], [BUSY], [BUSY]))
     assert get_text(await anext(responses)) == "Hel"
     with pytest.raises(ProviderRateLimitError):
         await anext(responses)
@@ -209,6 +226,6 @@ async def test_cancelling_an_attempt_ends_it_without_a_retry() -> None:
 
 async def test_closing_the_stream_ends_the_attempt() -> None:
     calls = ScriptedCalls(["Hel", BUSY], ["Hello"], ["never asked for"])
-    async with aclosing(Fallbacks().stream("m", calls, (0, 0))) as responses:
+    async with aclosing(stream_responses(calls)) as responses:
         assert [get_text(await anext(responses)) for _ in range(2)] == ["Hel", None]
     assert (calls.started, calls.closed) == (2, 2)

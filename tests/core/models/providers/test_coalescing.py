@@ -1,14 +1,13 @@
-"""`CoalescingProvider`: joined deltas are complete, in time and in order."""
+"""`ProviderStream`: joined deltas are complete, in time and in order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ProviderUnavailableError
+from core.errors import ProviderStreamError, ProviderUnavailableError
 from core.models.provider import (
     NO_SUPPORTED_FILES,
     Done,
@@ -20,7 +19,7 @@ from core.models.provider import (
     ToolCall,
 )
 from core.models.providers import coalescing as merging
-from core.models.providers.coalescing import CoalescingProvider
+from core.models.providers.coalescing import DeltaSchedule, ProviderStream
 from tests.fixtures.clock import FastLoop
 
 REQUEST = ModelRequest("m", ())
@@ -56,27 +55,26 @@ class ScriptedStream:
         return
 
 
-class EndlessStream:
+class EndlessStream(ScriptedStream):
     """Provider that yields a word each millisecond without end."""
-
-    name = "endless"
-
-    def supported_files(self, model: str) -> SupportedFiles:
-        del model
-        return NO_SUPPORTED_FILES
 
     async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         while True:
             yield Text("word ")
             await asyncio.sleep(0.001)
 
-    async def aclose(self) -> None:
-        return
+
+def open_stream(provider: ScriptedStream, schedule: DeltaSchedule | None = None) -> ProviderStream:
+    return ProviderStream(provider, REQUEST, 30, schedule or DeltaSchedule())
 
 
 async def coalesce(*script: ProviderEvent | asyncio.Event | Exception) -> list[ProviderEvent]:
-    async with aclosing(CoalescingProvider(ScriptedStream(script)).stream(REQUEST)) as events:
-        return [event async for event in events]
+    """Return the events of a script whose last event is `Done`."""
+    events = list[ProviderEvent]()
+    async with open_stream(ScriptedStream(script)) as stream:
+        while not events or not isinstance(events[-1], Done):
+            events.append(await stream.read())
+    return events
 
 
 async def test_the_first_delta_comes_at_once_and_the_next_ones_are_joined(
@@ -85,10 +83,10 @@ async def test_the_first_delta_comes_at_once_and_the_next_ones_are_joined(
     monkeypatch.setattr(merging, "MIN_INTERVAL_SECONDS", 30.0)
     gate = asyncio.Event()
     script: Script = [Text("a"), gate, Text("b"), Text("c"), Done()]
-    async with asyncio.timeout(20), aclosing(CoalescingProvider(ScriptedStream(script)).stream(REQUEST)) as events:
-        assert await anext(events) == Text("a")
+    async with asyncio.timeout(20), open_stream(ScriptedStream(script)) as stream:
+        assert await stream.read() == Text("a")
         gate.set()
-        assert [event async for event in events] == [Text("bc"), Done()], "the end waits for no window"
+        assert [await stream.read(), await stream.read()] == [Text("bc"), Done()], "the end waits for no window"
 
 
 async def test_text_thoughts_calls_and_signed_parts_stay_separate_and_ordered() -> None:
@@ -107,23 +105,29 @@ async def test_text_thoughts_calls_and_signed_parts_stay_separate_and_ordered() 
 
 async def test_text_before_a_failure_comes_before_it() -> None:
     script: Script = [Text("a"), Text("b"), ProviderUnavailableError("gone")]
-    async with aclosing(CoalescingProvider(ScriptedStream(script)).stream(REQUEST)) as events:
-        assert await anext(events) == Text("ab")
+    async with open_stream(ScriptedStream(script)) as stream:
+        assert await stream.read() == Text("ab")
         with pytest.raises(ProviderUnavailableError):
-            await anext(events)
+            await stream.read()
     with pytest.raises(RuntimeError, match="broken"):
         await coalesce(Text("a"), RuntimeError("broken"))
 
 
-async def test_an_empty_stream_ends() -> None:
-    assert await coalesce() == []
-    assert await coalesce(Text("a")) == [Text("a")]
+@pytest.mark.parametrize("script", [[], [Text("a")]], ids=["empty", "text"])
+async def test_a_stream_that_ends_without_done_is_an_error(script: Script) -> None:
+    with pytest.raises(ProviderStreamError, match="ended its stream"):
+        await coalesce(*script)
+
+
+async def test_without_a_schedule_each_delta_is_an_event() -> None:
+    async with ProviderStream(ScriptedStream([Text("a"), Text("b"), Done()]), REQUEST, 30) as stream:
+        assert [await stream.read() for _ in range(3)] == [Text("a"), Text("b"), Done()]
 
 
 async def test_closing_the_stream_closes_the_providers_stream() -> None:
     provider = ScriptedStream([Text("a"), asyncio.Event()])
-    async with aclosing(CoalescingProvider(provider).stream(REQUEST)) as events:
-        assert await anext(events) == Text("a")
+    async with open_stream(provider) as stream:
+        assert await stream.read() == Text("a")
     assert provider.is_closed
 
 
@@ -134,16 +138,16 @@ def test_deltas_are_rarer_with_more_streams_and_never_simultaneous(
     monkeypatch.setattr(merging, "DELTA_SPACING_SECONDS", 0.02)
     came = list[float]()
 
-    async def listen(provider: CoalescingProvider) -> None:
-        async with aclosing(provider.stream(REQUEST)) as events:
-            await anext(events)  # the first delta is not delayed
+    async def listen(schedule: DeltaSchedule) -> None:
+        async with open_stream(EndlessStream(()), schedule) as stream:
+            await stream.read()  # the first delta is not delayed
             for _ in range(3):
-                await anext(events)
+                await stream.read()
                 came.append(asyncio.get_running_loop().time())
 
     async def main() -> float:
-        provider, began = CoalescingProvider(EndlessStream()), asyncio.get_running_loop().time()
-        await asyncio.gather(*(listen(provider) for _ in range(5)))
+        schedule, began = DeltaSchedule(), asyncio.get_running_loop().time()
+        await asyncio.gather(*(listen(schedule) for _ in range(5)))
         return began
 
     with asyncio.Runner(loop_factory=FastLoop) as runner:

@@ -36,7 +36,7 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.adapter import NO_CONTENT_ERROR_CODE, ModelAdapter
-from core.models.providers.coalescing import CoalescingProvider
+from core.models.providers.coalescing import DeltaSchedule
 from core.models.retries_and_fallbacks import is_retraction
 from tests.core.models.conftest import ConnectedProvider
 
@@ -88,7 +88,8 @@ def stream_responses(
     """
     adapter = ModelAdapter(
         model="the-model",
-        provider=CoalescingProvider(wire.provider),
+        provider=wire.provider,
+        schedule=DeltaSchedule(),
         idle_seconds=idle_seconds,
         retry_delays=(0.01, 0.01),
     )
