@@ -4,8 +4,8 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -19,7 +19,6 @@ from google.adk.agents.run_config import StreamingMode, ToolThreadPoolConfig
 from google.adk.apps import App
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
-from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.sessions import InMemorySessionService
@@ -111,6 +110,8 @@ class RunRequest:
         answers: the user messages by which the run continues earlier runs, oldest first. Each answers a question of the
             run before it. If the last one is of this run, `text` is the answer.
         chat: the conversation that tools get by `core.tools.get_chat`, to react and post; None without a conversation.
+        may_correct: whether the agent runs once more if a model names an unknown agent, and the app has sub-agents. A
+            prompt that lists the valid names then replaces the text, files, decisions and answers.
         meter: collects the model calls, also for callers that stop before the last event.
     """
 
@@ -131,6 +132,7 @@ class RunRequest:
     answers: Sequence[MessageAnswer] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
     chat: ChatContext | None = None
+    may_correct: bool = True
     meter: UsageMeter = field(default_factory=UsageMeter)
 
 
@@ -229,35 +231,49 @@ class AgentRuntime:
     async def stream(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent and yield its events; the last is `done` or an `error` of the run.
 
-        Exceptions of the run are not raised: they are the `error`. If a model names an unknown agent, and the app has
-        sub-agents, the agent runs once more instead. A `step_reset` comes before the second run's events. In that run,
-        a prompt that lists the valid names replaces the text, files, decisions and answers of the request.
+        Exceptions of the run are not raised: they are the `error`. If earlier attempts stored events of the run
+        `request.run_id`, that run resumes. If a model names an unknown agent, the agent runs once more, after a
+        `step_reset`: see `RunRequest.may_correct`.
         """
-        failed: StreamEvent | None = None
-        async with aclosing(self._stream_once(request)) as events:
-            async for event in events:
-                if event.type == "error" and not event.call_id:
-                    failed = event
-                else:
-                    yield event
-        if failed is None or failed.error is None:
-            return
-        correction = (
-            request.text if isinstance(failed.error, RunCorrectedError) else self._create_correction(failed.error)
-        )
-        if correction is None:
-            yield failed
-            return
-        yield StreamEvent("step_reset")
-        run_id = request.run_id and correction_run_id(request.run_id)
-        corrected = replace(
-            request, text=correction, media=(), attributed_prompt=None, decisions=(), answers=(), run_id=run_id
-        )
-        async with aclosing(self._stream_once(corrected)) as events:
-            async for event in events:
-                if event.error is not None and not event.call_id:
-                    event.error.__cause__ = event.error.__cause__ or failed.error
-                yield event
+        first_error: Exception | None = None
+        while True:
+            secrets = _set_context(request)
+            runner = self._bind_runner(request, secrets)
+            mapper = EventMapper(self._progress_texts, secrets)
+            config = self._create_config(request)
+            try:
+                messages, outputs = await _load_run(request, runner, mapper, secrets)
+                for output in outputs:
+                    yield output
+                async with _record_calls(request.meter):
+                    for message in messages:
+                        run = runner.run_async(
+                            user_id=request.user_id,
+                            session_id=request.session_id,
+                            new_message=message,
+                            invocation_id=request.run_id,
+                            state_delta=_create_state(request),
+                            run_config=config,
+                        )
+                        async with aclosing(run) as events:
+                            async for event in events:
+                                for output in mapper.map_event(event):
+                                    yield replace(output, seconds=config.tool_timer.get_seconds(output.call_id))
+                if self._has_memory_tool and request.run_id is not None:
+                    await self._save_memory(request, runner)
+                yield replace(mapper.create_last_event(), calls=request.meter.calls, usage=request.meter.usage)
+                return
+            except Exception as error:
+                failure = self._explain(error)
+            corrected = self._correct(request, failure)
+            if corrected is None:
+                if first_error is not None:
+                    failure.__cause__ = failure.__cause__ or first_error
+                yield StreamEvent("error", error=failure, calls=request.meter.calls, usage=request.meter.usage)
+                return
+            yield StreamEvent("step_reset")
+            request = corrected
+            first_error = failure
 
     async def run_and_collect(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
         """Run the agent, and return the text of the whole reply.
@@ -285,24 +301,11 @@ class AgentRuntime:
         Raises:
             Exception: the error of the run.
         """
-        events = self._stream_once(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
-        return await _collect_text(events)
+        request = RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming, may_correct=False)
+        return await _collect_text(self.stream(request))
 
-    async def _stream_once(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Run the agent once, and yield its events.
-
-        If earlier attempts stored events of the run `request.run_id`, that run resumes. An exception becomes the last
-        event, an `error`.
-        """
-        set_current_meter(request.meter)
-        set_current_chat(request.chat)
-        secrets = RunSecrets()
-        set_run_secrets(secrets)
-        runner = self._bind_runner(request, secrets)
-        message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
-        messages = [message]
-        mapper = EventMapper(self._progress_texts, secrets)
-        config = AgentRunConfig(
+    def _create_config(self, request: RunRequest) -> AgentRunConfig:
+        return AgentRunConfig(
             model=request.model,
             speakers=tuple(request.speakers),
             bot_name=request.bot_name,
@@ -311,56 +314,6 @@ class AgentRuntime:
             tool_thread_pool_config=_TOOL_THREAD_POOL,
             telemetry=None if trace.get_current_span().is_recording() else _NO_TELEMETRY,
         )
-        try:
-            if request.run_id is not None:
-                session_key = {"user_id": request.user_id, "session_id": request.session_id}
-                stored = await runner.load_run(
-                    request.run_id, request.generation, request.fence, request.attributed_prompt, **session_key
-                )
-                if (loaded := runner.history) is not None:
-                    yield StreamEvent("history", history=loaded)
-                continued = await runner.continue_runs(request.answers, message, is_decided=bool(request.decisions))
-                stored = stored if continued is None else continued
-                if request.decisions:
-                    add_answer_secrets(secrets, stored, request.decisions)
-                    later_events = find_events_after_response(stored, request.decisions)
-                    # if an earlier attempt stored some of the decisions, ADK resumes it before it gets the others
-                    messages = [*([] if later_events is None else [message]), *to_contents(stored, request.decisions)]
-                    for call in find_approved_calls(stored, request.decisions):
-                        yield mapper.create_tool_start(call.tool, call.tool_call_id, call.arguments)
-                    stored = later_events or []
-                request.meter.add_stored_answers(stored)
-                for replayed in mapper.replay_events(stored):
-                    yield replayed
-            run = _run_messages(
-                runner,
-                messages,
-                request.meter,
-                request.user_id,
-                request.session_id,
-                invocation_id=request.run_id,
-                state_delta=_create_state(request),
-                run_config=config,
-            )
-            async with aclosing(run) as events:
-                async for event in events:
-                    for output in mapper.map_event(event):
-                        yield (
-                            replace(output, seconds=config.tool_timer.get_seconds(output.call_id))
-                            if output.call_id
-                            else output
-                        )
-            if self._has_memory_tool and request.run_id is not None:
-                await self._save_memory(request.user_id, request.session_id, runner)
-            yield replace(mapper.create_last_event(), calls=request.meter.calls, usage=request.meter.usage)
-        except LlmCallsLimitExceededError as error:
-            limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
-            limit.__cause__ = error
-            yield StreamEvent("error", error=limit, calls=request.meter.calls, usage=request.meter.usage)
-        except Exception as error:
-            yield StreamEvent(
-                "error", error=explain_failure(error), calls=request.meter.calls, usage=request.meter.usage
-            )
 
     def _bind_runner(self, request: RunRequest, secrets: RunSecrets) -> ResumableRunner:
         """Return a copy of the runner whose services write for one run.
@@ -380,7 +333,7 @@ class AgentRuntime:
             )
         return runner
 
-    async def _save_memory(self, user_id: str, session_id: str, runner: ResumableRunner) -> None:
+    async def _save_memory(self, request: RunRequest, runner: ResumableRunner) -> None:
         """Store the messages of the runner's run in the memory service; log a failure.
 
         Raises:
@@ -388,31 +341,96 @@ class AgentRuntime:
             TurnLostError: another worker owns the turn.
         """
         assert runner.memory_service is not None, "the runtime sets one"
+        session_id = request.session_id
         try:
             await runner.memory_service.add_events_to_memory(
-                app_name=self.app.name, user_id=user_id, session_id=session_id, events=runner.messages
+                app_name=self.app.name, user_id=request.user_id, session_id=session_id, events=runner.messages
             )
         except (SessionResetError, TurnLostError):
             raise
         except Exception as error:
             log.warning("messages of session %s cannot be saved in the memory: %s", session_id, format_error(error))
 
-    def _create_correction(self, error: Exception) -> str | None:
-        """Return a prompt for the model that lists the valid agent names.
+    def _explain(self, error: Exception) -> Exception:
+        if not isinstance(error, LlmCallsLimitExceededError):
+            return explain_failure(error)
+        limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
+        limit.__cause__ = error
+        return limit
 
-        Returns:
-            The prompt; None if `error` is not about an unknown agent, or the app has no sub-agents.
+    def _correct(self, request: RunRequest, error: Exception) -> RunRequest | None:
+        """Return the request of the second run, whose prompt lists the valid agent names.
+
+        None if `error` is not about an unknown agent, if the app has no sub-agents, or if `request` may not be
+        corrected.
         """
         match = _UNKNOWN_AGENT_ERROR.search(str(error))
         valid = list(_walk_sub_agent_names(self.app.root_agent))
-        if match is None or not valid:
+        if not request.may_correct:
             return None
-        log.warning("the model named an unknown agent; the run is repeated with the valid names")
-        name = next(group for group in match.groups() if group)
-        return (
-            f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
-            "Please retry using one of the valid agent names listed above.]"
+        if isinstance(error, RunCorrectedError):
+            text = request.text
+        elif match is not None and valid:
+            log.warning("the model named an unknown agent; the run is repeated with the valid names")
+            name = next(group for group in match.groups() if group)
+            text = (
+                f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
+                "Please retry using one of the valid agent names listed above.]"
+            )
+        else:
+            return None
+        return replace(
+            request,
+            text=text,
+            media=(),
+            attributed_prompt=None,
+            decisions=(),
+            answers=(),
+            run_id=request.run_id and correction_run_id(request.run_id),
+            may_correct=False,
         )
+
+
+def _set_context(request: RunRequest) -> RunSecrets:
+    """Set the meter, the chat and the secrets of a run for this task; return the secrets, which are empty."""
+    secrets = RunSecrets()
+    set_current_meter(request.meter)
+    set_current_chat(request.chat)
+    set_run_secrets(secrets)
+    return secrets
+
+
+async def _load_run(
+    request: RunRequest, runner: ResumableRunner, mapper: EventMapper, secrets: RunSecrets
+) -> tuple[list[types.Content], list[StreamEvent]]:
+    """Load the session of a run, and the events that earlier attempts have stored.
+
+    Returns:
+        The messages for which ADK runs, one after the other; and the event `history` with those of the stored events.
+    """
+    message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
+    messages, outputs = [message], list[StreamEvent]()
+    if request.run_id is None:
+        return messages, outputs
+    session_key = {"user_id": request.user_id, "session_id": request.session_id}
+    stored = await runner.load_run(
+        request.run_id, request.generation, request.fence, request.attributed_prompt, **session_key
+    )
+    if runner.history is not None:
+        outputs.append(StreamEvent("history", history=runner.history))
+    continued = await runner.continue_runs(request.answers, message, is_decided=bool(request.decisions))
+    stored = stored if continued is None else continued
+    if request.decisions:
+        add_answer_secrets(secrets, stored, request.decisions)
+        later_events = find_events_after_response(stored, request.decisions)
+        # if an earlier attempt stored some of the decisions, ADK resumes it before it gets the others
+        messages = [*([] if later_events is None else [message]), *to_contents(stored, request.decisions)]
+        for call in find_approved_calls(stored, request.decisions):
+            outputs.append(mapper.create_tool_start(call.tool, call.tool_call_id, call.arguments))
+        stored = later_events or []
+    request.meter.add_stored_answers(stored)
+    outputs += mapper.replay_events(stored)
+    return messages, outputs
 
 
 def _create_state(request: RunRequest) -> dict[str, Any]:
@@ -427,27 +445,11 @@ def _list_runs(run_id: str, answers: Sequence[MessageAnswer]) -> set[str]:
     return {id_ for run in runs for id_ in list_run_ids(run)}
 
 
-async def _run_messages(
-    runner: ResumableRunner,
-    messages: Sequence[types.Content],
-    meter: UsageMeter,
-    user_id: str,
-    session_id: str,
-    **options: Any,
-) -> AsyncGenerator[Event, None]:
-    """Run ADK once for each message, one after the other, and yield all ADK events.
-
-    At the end, the meter counts the calls of external models that have not ended, and all prompts are stored.
-
-    Args:
-        options: further arguments of ADK's `run_async`.
-    """
+@asynccontextmanager
+async def _record_calls(meter: UsageMeter) -> AsyncIterator[None]:
+    """At the end of the block, count the external calls that have not ended, and store all prompts."""
     try:
-        for message in messages:
-            run = runner.run_async(user_id=user_id, session_id=session_id, new_message=message, **options)
-            async with aclosing(run) as events:
-                async for event in events:
-                    yield event
+        yield
     finally:
         meter.end_external_calls()
         if meter.prompts is not None:
