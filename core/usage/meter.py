@@ -107,19 +107,29 @@ class ModelCall:
 
 @dataclass(slots=True, eq=False)
 class RunningCall:
-    """Token counts of a model call that has not ended.
+    """Model call that has not ended, with its token counts.
 
     Attributes:
+        model: full name of the model.
+        instead_of: see `ModelCall`.
         usage: the token counts that the vendor has sent last.
         estimate: returns an estimate of the tokens of the request and of the answer so far.
         reserved: the expected cost that is reserved for the call; None without spending limits.
         expected_output: the output tokens to reserve.
+        started_at: start of the call (monotonic clock).
+        output: of an external model: estimated tokens of the answer so far.
+        is_complete: of an external model: whether a response that is not partial has come.
     """
 
+    model: str = ""
+    instead_of: str = ""
     usage: Usage = field(default_factory=Usage)
     estimate: Callable[[], Usage] = Usage
     reserved: ModelCall | None = None
     expected_output: int = EXPECTED_OUTPUT_TOKENS
+    started_at: float = field(default_factory=monotonic)
+    output: int = 0
+    is_complete: bool = False
 
     def set_usage(self, usage: Usage) -> None:
         """Store newer token counts of the vendor in place of the former ones."""
@@ -148,25 +158,6 @@ class RunningCall:
             output=max(self.usage.output, estimate.output),
             thinking=max(self.usage.thinking, estimate.thinking),
         )
-
-
-@dataclass(slots=True)
-class _ExternalCall:
-    """Call of an external model that has not ended.
-
-    Attributes:
-        model: full name of the model.
-        call: its token counts.
-        started_at: its start (monotonic clock).
-        output: estimated tokens of its answer so far.
-        is_complete: whether a response that is not partial has come.
-    """
-
-    model: str
-    call: RunningCall
-    started_at: float = field(default_factory=monotonic)
-    output: int = 0
-    is_complete: bool = False
 
 
 class LimitCheck(Protocol):
@@ -236,7 +227,7 @@ class UsageMeter:
         )
         self.running = list[RunningCall]()
         self.prompts: PromptSink | None = None
-        self._external_calls = dict[object, _ExternalCall]()
+        self._external_calls = dict[object, RunningCall]()
         self._attempt_id = uuid.uuid4().hex[:6]
         self._earlier_attempt_ids: list[str] = list(stored.get("parts", ()))
         self._calls = [ModelCall.from_json(call) for call in stored.get("calls", ())]
@@ -344,28 +335,31 @@ class UsageMeter:
         Raises:
             SpendingLimitError: a limit is reached; the block does not begin, and no call is added.
         """
-        call, error = RunningCall(estimate=lambda: Usage(estimate_input())), ""
+        call, error = RunningCall(model, instead_of, estimate=lambda: Usage(estimate_input())), ""
+        await self._begin_call(call, estimate_input)
+        try:
+            yield call
+        except BaseException as raised:
+            error = type(raised).__name__ if isinstance(raised, Exception) else CANCELLED
+            if error == CANCELLED or isinstance(raised, SpendingLimitError):
+                call.estimate_missing()
+            raise
+        finally:
+            self._end_call(call, error)
+
+    async def _begin_call(self, call: RunningCall, estimate_input: Callable[[], int]) -> None:
         self.running.append(call)
         try:
-            await self.check_limits(model, estimate_input, call)
-            start = monotonic()
-            try:
-                yield call
-            except SpendingLimitError as raised:
-                error = type(raised).__name__
-                call.estimate_missing()
-                raise
-            except Exception as raised:
-                error = type(raised).__name__
-                raise
-            except BaseException:
-                error = CANCELLED
-                call.estimate_missing()
-                raise
-            finally:
-                seconds = round(monotonic() - start, 3)
-                self.add(ModelCall(model, **asdict(call.usage), seconds=seconds, instead_of=instead_of, error=error))
-        finally:
+            await self.check_limits(call.model, estimate_input, call)
+        except BaseException:
+            self.running.remove(call)
+            raise
+        call.started_at = monotonic()
+
+    def _end_call(self, call: RunningCall, error: str) -> None:
+        seconds = round(monotonic() - call.started_at, 3)
+        self.add(ModelCall(call.model, **asdict(call.usage), seconds=seconds, instead_of=call.instead_of, error=error))
+        if call in self.running:
             self.running.remove(call)
 
     async def extend_reservation(self, call: RunningCall, output_tokens: int) -> None:
@@ -394,23 +388,17 @@ class UsageMeter:
         Raises:
             SpendingLimitError: a limit is reached; the model must not be called.
         """
-        self._end_external_call(key)  # its responses had no token counts
-        external = _ExternalCall(model, RunningCall())
-        external.call.estimate = lambda: Usage(estimate_input(), external.output)
-        self.running.append(external.call)
-        try:
-            await self.check_limits(model, estimate_input, external.call)
-        except BaseException:
-            self.running.remove(external.call)
-            raise
-        external.started_at = monotonic()
-        self._external_calls[key] = external
+        self._estimate_external_call(key)  # its responses had no token counts
+        call = RunningCall(model)
+        call.estimate = lambda: Usage(estimate_input(), call.output)
+        await self._begin_call(call, estimate_input)
+        self._external_calls[key] = call
 
     async def add_response(self, key: object, response: LlmResponse, model: str, output_tokens: int) -> None:
         """Add a response of an external model.
 
-        A complete response with token counts ends the call: see `add_answer`. All others count by their estimate, if
-        the call ends without token counts.
+        A complete response with token counts ends the call, and is marked with `answer_metadata`. All others count by
+        their estimate, if the call ends without token counts.
 
         Args:
             key: the key of `begin_external_call`.
@@ -421,26 +409,28 @@ class UsageMeter:
         Raises:
             SpendingLimitError: the answer is longer than expected, and a limit is reached: see `extend_reservation`.
         """
-        external = self._external_calls.get(key)
+        call = self._external_calls.get(key, RunningCall(model))
+        if response.usage_metadata is not None:
+            call.set_usage(to_usage(response.usage_metadata))
         if not response.partial and response.usage_metadata is not None:
-            seconds = self._remove_external_call(key)
-            self.add_answer(response, model, seconds)
-        elif external is not None:
-            external.output = max(output_tokens, external.output + (output_tokens if response.partial else 0))
-            external.is_complete = not response.partial
-            if response.usage_metadata is not None:
-                external.call.set_usage(to_usage(response.usage_metadata))
-            await self.extend_reservation(external.call, external.output)
+            call.model = model
+            self._external_calls.pop(key, None)
+            self._end_call(call, response.error_code or "")
+            response.model_version = model
+            response.custom_metadata = {**(response.custom_metadata or {}), **self.answer_metadata()}
+        else:
+            call.output = max(output_tokens, call.output + (output_tokens if response.partial else 0))
+            call.is_complete = not response.partial
+            await self.extend_reservation(call, call.output)
 
     def add_failure(self, key: object, model: str, error: Exception) -> None:
-        """Add a failed call of an external model, without token counts.
+        """Add a failed call of an external model.
 
         Args:
             key: the key of `begin_external_call`.
             model: full name of the model.
         """
-        seconds = self._remove_external_call(key)
-        self.add(ModelCall(model, seconds=round(seconds, 3), error=type(error).__name__))
+        self._end_call(self._external_calls.pop(key, RunningCall(model)), type(error).__name__)
 
     def end_external_calls(self) -> None:
         """Add the calls of external models that were cancelled or sent no token counts.
@@ -448,36 +438,12 @@ class UsageMeter:
         They count by their estimate.
         """
         for key in list(self._external_calls):
-            self._end_external_call(key)
+            self._estimate_external_call(key)
 
-    def _end_external_call(self, key: object) -> None:
-        if (external := self._external_calls.get(key)) is not None:
-            external.call.estimate_missing()
-            seconds, error = self._remove_external_call(key), "" if external.is_complete else CANCELLED
-            self.add(ModelCall(external.model, **asdict(external.call.usage), seconds=round(seconds, 3), error=error))
-
-    def _remove_external_call(self, key: object) -> float:
-        """Forget the running call of an external model; return its duration in seconds."""
-        if (external := self._external_calls.pop(key, None)) is None:
-            return 0.0
-        self.running.remove(external.call)
-        return monotonic() - external.started_at
-
-    def add_answer(self, response: LlmResponse, model: str, seconds: float) -> None:
-        """Add the call of an external model, and mark its answer with `answer_metadata`.
-
-        A response without token counts changes nothing.
-
-        Args:
-            response: the answer; its `model_version` and `custom_metadata` are set.
-            model: full name of the model.
-            seconds: duration of the call.
-        """
-        if response.usage_metadata is not None:
-            usage = to_usage(response.usage_metadata)
-            self.add(ModelCall(model, **asdict(usage), seconds=round(seconds, 3), error=response.error_code or ""))
-            response.model_version = model
-            response.custom_metadata = {**(response.custom_metadata or {}), **self.answer_metadata()}
+    def _estimate_external_call(self, key: object) -> None:
+        if (call := self._external_calls.pop(key, None)) is not None:
+            call.estimate_missing()
+            self._end_call(call, "" if call.is_complete else CANCELLED)
 
 
 def utc_day(timestamp: float) -> str:
