@@ -1,4 +1,4 @@
-"""Adapter between ADK and a provider: each model call is a stream of the provider."""
+"""Adapter between ADK and providers: one function, `generate_content_async`, has all phases of a model call."""
 
 import asyncio
 import json
@@ -146,7 +146,7 @@ class ModelAdapter(BaseLlm):
         while True:
             try:
                 # Spend: at a spending limit, an error is raised here, or while a long answer grows
-                answer.request_files = await estimate_media_tokens(answer.request.messages)
+                answer.input_file_tokens = await estimate_media_tokens(answer.request.messages)
                 async with meter.run_call(
                     attempts.model, answer.estimate_input, instead_of=attempts.instead_of
                 ) as call:
@@ -163,7 +163,9 @@ class ModelAdapter(BaseLlm):
                             event = await events.read()
                             partials = list(answer.add(event))
                             if isinstance(event, Media):
-                                answer.files += await estimate_media_tokens([ModelMessage("assistant", (event,))])
+                                answer.output_file_tokens += await estimate_media_tokens(
+                                    [ModelMessage("assistant", (event,))]
+                                )
                             await meter.extend_reservation(call, answer.tokens)
                             for partial in partials if stream else ():
                                 if is_stale:
@@ -218,14 +220,11 @@ class ModelAdapter(BaseLlm):
         handle = self._get_handle(name)
         return _AnswerBuilder(name, handle.provider, _to_model_request(llm_request, handle), self.open_thinkers)
 
-    def _get_handle(self, name: str | None) -> ModelHandle:
+    def _get_handle(self, name: str) -> ModelHandle:
         """Return the provider of a model, and the model's name at that vendor.
 
-        Args:
-            name: the full name of the model; None for this adapter's own. For a name that is neither selectable nor a
-                fallback, the result is the adapter's own provider and the name unchanged.
+        For a name that is neither selectable nor a fallback, they are the adapter's own provider, and the name.
         """
-        name = name or self.model
         return self.selectable.get(name) or self.fallbacks.models.get(name) or ModelHandle(self.provider, name)
 
 
@@ -254,7 +253,7 @@ def _should_repeat(llm_request: LlmRequest, response: LlmResponse) -> bool:
 
     Gemini: an empty answer after a tool result is a known fault, while any other empty answer may be meant.
     """
-    if response.partial or response.get_function_calls():
+    if response.get_function_calls():
         return False
     match get_ending(response.finish_reason):
         case Ending.REPEAT:
@@ -308,7 +307,7 @@ class _AnswerBuilder:
 
     Attributes:
         request: the newest request for the answer; its tool calls have other ids than those of the answer.
-        request_files, files: estimated tokens of the files in the newest request, and in its answer so far.
+        input_file_tokens, output_file_tokens: estimates for the files in the newest request, and in its answer so far.
         usage: the token counts of the ended requests.
         done: the last event of the stream of the newest request; None until it has come.
         is_shown: whether a partial response was yielded.
@@ -317,7 +316,7 @@ class _AnswerBuilder:
     def __init__(self, model: str, provider: Provider, request: ModelRequest, open_thinkers: set[str]) -> None:
         self.provider = provider
         self.request = request
-        self.request_files = 0
+        self.input_file_tokens = 0
         self.usage = Usage()
         self.is_shown = False
         self._model = model
@@ -331,7 +330,7 @@ class _AnswerBuilder:
 
     def _begin_stream(self) -> None:
         self.done: Done | None = None
-        self.files = 0
+        self.output_file_tokens = 0
         self._bytes = 0
         self._start = len(self._pieces)
         self._thinking = ThinkingReader(starts_open=self._model in self._open_thinkers)
@@ -399,24 +398,24 @@ class _AnswerBuilder:
     @property
     def tokens(self) -> int:
         """Estimated tokens of the answer to the newest request; unlike `estimate_usage`, it takes constant time."""
-        return self._bytes // 4 + self.files
+        return self._bytes // 4 + self.output_file_tokens
 
     def estimate_input(self) -> int:
         """Return the estimated tokens of the newest request."""
         paused = json.dumps(self.request.paused_content) if self.request.paused_content else ""
         texts = estimate_text_tokens(self.request.messages, self.request.tools)
-        return self.request_files + texts + estimate_tokens(paused)
+        return self.input_file_tokens + texts + estimate_tokens(paused)
 
     def estimate_usage(self) -> Usage:
         """Return the estimated tokens of the newest request and of the answer to it so far.
 
-        `output` counts text, tool calls and files, `thinking` counts thoughts. The other counts are 0.
+        `output` counts text, tool calls and files, `thinking` counts thoughts.
         """
         pieces = self._pieces[self._start :]
         thoughts = "".join(piece.text for piece in pieces if isinstance(piece, Thought))
         text = "".join(piece.text for piece in pieces if isinstance(piece, Text))
         calls = "".join(_get_characters(piece) for piece in pieces if isinstance(piece, ToolCall))
-        output = estimate_tokens(text + calls) + self.files
+        output = estimate_tokens(text + calls) + self.output_file_tokens
         return Usage(input=self.estimate_input(), output=output, thinking=estimate_tokens(thoughts))
 
     def create_response(self) -> LlmResponse:

@@ -1,12 +1,8 @@
 """Creation of the provider for a value of `MODEL`, and a test call to a model."""
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import cast
-
-from core.errors import ProviderStreamError, ProviderTimeoutError, SettingsError
-from core.models.provider import ModelMessage, ModelRequest, Provider, ProviderEvent, Text
+from core.errors import SettingsError
+from core.models.provider import ModelMessage, ModelRequest, Provider, Text
+from core.models.providers.coalescing import ProviderStream
 from core.models.vendors import VendorSettings, find_model_fault, split_model
 
 
@@ -62,11 +58,5 @@ async def probe_model(provider: Provider, model: str, seconds: float = PROBE_SEC
         ProviderError: the call failed, or no event came in time.
     """
     request = ModelRequest(model, [ModelMessage("user", (Text("Answer with the one word: ok"),))])
-    events = cast(AsyncGenerator[ProviderEvent, None], provider.stream(request))
-    try:
-        async with asyncio.timeout(seconds), aclosing(events):
-            event = await anext(events, None)
-    except TimeoutError:
-        raise ProviderTimeoutError(f"{provider.name} sent nothing for {seconds:g} seconds") from None
-    if event is None:
-        raise ProviderStreamError(f"{provider.name} ended its stream before the answer was complete")
+    async with ProviderStream(provider, request, seconds) as events:
+        await events.read()

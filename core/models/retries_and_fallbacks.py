@@ -55,11 +55,15 @@ class Fallbacks:
 
     Args:
         models: the fallbacks by their full names, in the order in which they are tried.
+
+    Attributes:
+        skipped_until: times of the event loop's clock, by the full names of the models that have failed, and have not
+            answered since.
     """
 
     def __init__(self, models: Mapping[str, ModelHandle] | None = None) -> None:
         self.models = models or {}
-        self._skipped_until = dict[str, float]()  # times of the event loop's clock
+        self.skipped_until = dict[str, float]()
 
     def list_candidates(self, model: str) -> list[str]:
         """Return the names of the models to try, in order, without the skipped ones.
@@ -68,18 +72,7 @@ class Fallbacks:
         """
         names = [model, *(name for name in self.models if name != model)]
         now = event_loop.now()
-        return [name for name in names if self._skipped_until.get(name, now) <= now] or names
-
-    def has_failed(self, model: str) -> bool:
-        """Return whether a model was skipped, and has not answered since."""
-        return model in self._skipped_until
-
-    def skip(self, model: str) -> None:
-        if self.models:
-            self._skipped_until[model] = event_loop.now() + COOLDOWN_SECONDS
-
-    def end_skip(self, model: str) -> None:
-        self._skipped_until.pop(model, None)
+        return [name for name in names if self.skipped_until.get(name, now) <= now] or names
 
 
 class Attempts:
@@ -127,10 +120,11 @@ class Attempts:
             number = 1 + len(self._delays) - len(self._left)
             log.warning("a model call failed: %s; attempt %d follows in %.1f s", format_error(error), number, delay)
             return delay
-        if not isinstance(error, ContentBlockedError | ProviderRequestError):
-            self._fallbacks.skip(self.model)
-        elif self._first_error is None:
+        is_request_fault = isinstance(error, ContentBlockedError | ProviderRequestError)
+        if is_request_fault and self._first_error is None:
             raise error
+        if self._fallbacks.models and not is_request_fault:
+            self._fallbacks.skipped_until[self.model] = event_loop.now() + COOLDOWN_SECONDS
         self._first_error = self._first_error or error
         log.warning("%s cannot answer: %s", self.model, format_error(error))
         if not self._candidates:
@@ -139,8 +133,8 @@ class Attempts:
         return 0.0
 
     def succeed(self) -> None:
-        self._fallbacks.end_skip(self.model)
+        self._fallbacks.skipped_until.pop(self.model, None)
 
     def _select_next(self) -> None:
         self.model = self._candidates.pop(0)
-        self._left = [] if self._fallbacks.has_failed(self.model) else list(self._delays)
+        self._left = [] if self.model in self._fallbacks.skipped_until else list(self._delays)

