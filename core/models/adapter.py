@@ -45,7 +45,7 @@ from core.models.retries_and_fallbacks import Attempts, Fallbacks, create_retrac
 from core.models.thinking import Reclassified, ThinkingReader
 from core.models.tokens import estimate_media_tokens, estimate_text_tokens, estimate_tokens
 from core.models.tool_calls import keep_own_signatures, mark_signature, unique_id
-from core.usage.meter import Usage, UsageMeter, get_current_meter
+from core.usage.meter import RunningCall, Usage, UsageMeter, get_current_meter
 
 log = logging.getLogger(__name__)
 
@@ -145,35 +145,27 @@ class ModelAdapter(BaseLlm):
         answer = self._begin_answer(llm_request, attempts.model)
         while True:
             try:
-                # Spend: at a spending limit, an error is raised here, or while a long answer grows
                 answer.input_file_tokens = await estimate_media_tokens(answer.request.messages)
-                async with meter.run_call(
-                    attempts.model, answer.estimate_input, instead_of=attempts.instead_of
-                ) as call:
-                    call.estimate = answer.estimate_usage
-                    _save_prompt(meter, attempts.model, answer.request)
-
+                async with (
+                    # Spend: at a spending limit, an error is raised here, or while a long answer grows
+                    meter.run_call(attempts.model, answer.estimate_input, instead_of=attempts.instead_of) as call,
                     # Call
-                    answer.request = replace(answer.request, report_usage=call.set_usage)
-                    async with ProviderStream(
-                        answer.provider, answer.request, self.idle_seconds, self.schedule
-                    ) as events:
-                        while not answer.is_complete:
-                            # Merge deltas: `read` joins those that come in quick succession
-                            event = await events.read()
-                            partials = list(answer.add(event))
-                            if isinstance(event, Media):
-                                answer.output_file_tokens += await estimate_media_tokens(
-                                    [ModelMessage("assistant", (event,))]
-                                )
-                            await meter.extend_reservation(call, answer.tokens)
-                            for partial in partials if stream else ():
-                                if is_stale:
-                                    yield create_retraction()
-                                is_stale = False
-                                answer.is_shown = True
-                                yield partial
-
+                    ProviderStream(answer.provider, answer.bind(call), self.idle_seconds, self.schedule) as events,
+                ):
+                    _save_prompt(meter, attempts.model, answer.request)
+                    while not answer.is_complete:
+                        # Merge deltas: `read` joins those that come in quick succession
+                        event = await events.read()
+                        partials = list(answer.add(event))
+                        if isinstance(event, Media):
+                            answer.file_tokens += await estimate_media_tokens([ModelMessage("assistant", (event,))])
+                        await meter.extend_reservation(call, answer.tokens)
+                        for partial in partials if stream else ():
+                            if is_stale:
+                                yield create_retraction()
+                            is_stale = False
+                            answer.is_shown = True
+                            yield partial
                     # Meter: the call is added at the end of the block, also after an error
                     response = answer.create_response()
                     call.estimate_unread()
@@ -307,7 +299,7 @@ class _AnswerBuilder:
 
     Attributes:
         request: the newest request for the answer; its tool calls have other ids than those of the answer.
-        input_file_tokens, output_file_tokens: estimates for the files in the newest request, and in its answer so far.
+        input_file_tokens, file_tokens: estimates for the files in the newest request, and in its answer so far.
         usage: the token counts of the ended requests.
         done: the last event of the stream of the newest request; None until it has come.
         is_shown: whether a partial response was yielded.
@@ -330,10 +322,16 @@ class _AnswerBuilder:
 
     def _begin_stream(self) -> None:
         self.done: Done | None = None
-        self.output_file_tokens = 0
+        self.file_tokens = 0
         self._bytes = 0
         self._start = len(self._pieces)
         self._thinking = ThinkingReader(starts_open=self._model in self._open_thinkers)
+
+    def bind(self, call: RunningCall) -> ModelRequest:
+        """Return the request, whose token counts and estimates go to a call of the meter from now on."""
+        call.estimate = self.estimate_usage
+        self.request = replace(self.request, report_usage=call.set_usage)
+        return self.request
 
     @property
     def is_complete(self) -> bool:
@@ -398,7 +396,7 @@ class _AnswerBuilder:
     @property
     def tokens(self) -> int:
         """Estimated tokens of the answer to the newest request; unlike `estimate_usage`, it takes constant time."""
-        return self._bytes // 4 + self.output_file_tokens
+        return self._bytes // 4 + self.file_tokens
 
     def estimate_input(self) -> int:
         """Return the estimated tokens of the newest request."""
@@ -415,7 +413,7 @@ class _AnswerBuilder:
         thoughts = "".join(piece.text for piece in pieces if isinstance(piece, Thought))
         text = "".join(piece.text for piece in pieces if isinstance(piece, Text))
         calls = "".join(_get_characters(piece) for piece in pieces if isinstance(piece, ToolCall))
-        output = estimate_tokens(text + calls) + self.output_file_tokens
+        output = estimate_tokens(text + calls) + self.file_tokens
         return Usage(input=self.estimate_input(), output=output, thinking=estimate_tokens(thoughts))
 
     def create_response(self) -> LlmResponse:

@@ -122,7 +122,7 @@ class OpenAIProvider:
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        reader, has_ended = CompletionReader(), False
+        reader = CompletionReader()
         with convert_errors(lambda error: self._to_provider_error(error, request.model)):
             await self._connect()
             sending = self._client.chat.completions.with_streaming_response.create(
@@ -133,21 +133,7 @@ class OpenAIProvider:
             )
             async with sending as response:
                 chunks = ChunkReader(response.http_response, self.name)
-                while not has_ended:
-                    try:
-                        async with asyncio.timeout(_USAGE_WAIT_SECONDS if reader.finish else None):
-                            chunk = await chunks.read()
-                    except (TimeoutError, ProviderUnavailableError):
-                        if not reader.finish:
-                            raise
-                        break  # the answer is complete
-                    if chunk is None:
-                        break
-                    if has_ended := chunk == END:
-                        with suppress(TimeoutError, ProviderUnavailableError):  # a read body frees the connection
-                            async with asyncio.timeout(_DRAIN_SECONDS):
-                                await chunks.read()
-                        continue
+                while (chunk := await _read_chunk(chunks, reader)) is not None and chunk != END:
                     usage = reader.usage
                     with convert_parse_error(self.name):
                         data = json.loads(chunk)
@@ -158,7 +144,11 @@ class OpenAIProvider:
                         yield event
                     if reader.usage is not usage:
                         request.report_usage(reader.usage)
-                if not (reader.finish or has_ended):
+                if chunk == END:
+                    with suppress(TimeoutError, ProviderUnavailableError):  # a read body frees the connection for reuse
+                        async with asyncio.timeout(_DRAIN_SECONDS):
+                            await chunks.read()
+                elif not reader.finish:
                     raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
             for event in reader.end():
                 yield event
@@ -220,6 +210,17 @@ class OpenAIProvider:
                 return exhausted
         if isinstance(error.body, dict) and error.body.get("type") == "exceed_context_size_error":
             return ContextLengthError(f"the conversation is too long for {model!r}")  # llama.cpp
+        return None
+
+
+async def _read_chunk(chunks: ChunkReader, reader: CompletionReader) -> str | None:
+    """Return the next chunk; None after the last, and if none comes soon after the finish reason."""
+    try:
+        async with asyncio.timeout(_USAGE_WAIT_SECONDS if reader.finish else None):
+            return await chunks.read()
+    except (TimeoutError, ProviderUnavailableError):
+        if not reader.finish:
+            raise
         return None
 
 
