@@ -153,9 +153,6 @@ def _estimate_seconds(data: bytes, bytes_per_second: int) -> float:
 
     The duration in the file's headers counts only if it is longer than that of the bytes. PCM samples last as long as
     their bytes, and MP3 files at most as long as their frames.
-
-    Args:
-        bytes_per_second: the fewest bytes of a second in formats of any other kind.
     """
     seconds = len(data) / bytes_per_second
     if data.startswith((b"ID3", b"\xff")):
@@ -198,7 +195,6 @@ class _PageCount:
         return max(self._objects, self._count, self._references)
 
     def _search(self, data: bytes) -> Iterator[re.Match[bytes]]:
-        """Count the pages that a text names, up to `_MAX_PAGES`; yield its object streams."""
         for found in _find(_PDF_MARK, data):
             match found.lastgroup:
                 case "page":
@@ -214,11 +210,7 @@ class _PageCount:
                 return
 
     def _read_objects(self, data: bytes, at: int) -> bool:
-        """Count the pages in an object stream; return False if it cannot be read.
-
-        Args:
-            at: a position in the dictionary of the stream.
-        """
+        """Count the pages in the object stream whose dictionary is at `at`; return False if it cannot be read."""
         if (free_bytes := _MAX_PLAIN_BYTES - self._plain_bytes) <= 0:
             return False
         begin = data.find(b"stream", at, at + 1_024)

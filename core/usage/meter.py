@@ -38,9 +38,8 @@ class Usage:
     """Token counts of one or several model calls.
 
     Attributes:
-        input: input tokens, including `cached` and `cache_write`.
-        output: output tokens without thinking.
-        thinking: tokens of the model's thinking.
+        input: includes `cached` and `cache_write`.
+        output: without thinking.
         cached: input tokens read from the vendor's prompt cache.
         cache_write: input tokens written to the vendor's prompt cache.
     """
@@ -60,16 +59,11 @@ _TOKEN_FIELDS = tuple(column.name for column in fields(Usage))
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One request to a model: its token counts, duration and error.
+    """One request to a model; for its token counts see `Usage`.
 
     Attributes:
         model: full name of the model, such as `openai/NAME`.
-        input: input tokens, including `cached` and `cache_write`.
-        output: output tokens without thinking.
-        thinking: tokens of the model's thinking.
-        cached: input tokens read from the vendor's prompt cache.
-        cache_write: input tokens written to the vendor's prompt cache.
-        seconds: duration in seconds; 0 if an earlier attempt at the turn made the call.
+        seconds: 0 if an earlier attempt at the turn made the call.
         instead_of: full name of the model that this one replaced as a fallback; empty if it replaced none.
         error: class name of the error, or `CANCELLED`; empty on success.
         is_summary: whether the call summarized the conversation after the turn.
@@ -88,19 +82,15 @@ class ModelCall:
 
     @property
     def tokens(self) -> int:
-        """Number of input, output and thinking tokens of the call."""
         return self.input + self.output + self.thinking
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dict of the fields by name, without empty texts, zeros and False."""
+        """Return the fields by name, without empty texts, zeros and False."""
         return {name: value for name, value in asdict(self).items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelCall:
-        """Return the call that `to_json` wrote.
-
-        Unknown fields are ignored, and missing ones have their default; a missing `model` is empty.
-        """
+        """Return the call that `to_json` wrote; unknown fields are ignored, missing ones have their default."""
         known = {column.name for column in fields(cls)}
         return cls(**{"model": "", **{name: value for name, value in data.items() if name in known}})
 
@@ -132,24 +122,19 @@ class RunningCall:
     is_complete: bool = False
 
     def set_usage(self, usage: Usage) -> None:
-        """Store newer token counts of the vendor in place of the former ones."""
         self.usage = usage
 
     def estimate_unread(self) -> None:
-        """Fill in the token counts of a complete answer that the server has not sent, or that cannot be read.
-
-        They are 0. Counts of the server stay as they are.
-        """
+        """Estimate the token counts of a complete answer that are 0; the server's own counts stay."""
         if not (self.usage.output or self.usage.thinking):
             self.estimate_missing()
         elif not self.usage.input:
             self.usage = replace(self.usage, input=self.estimate().input)
 
     def estimate_missing(self) -> None:
-        """Fill in token counts that the vendor has not sent, by the estimate.
+        """Estimate the token counts that the vendor has not sent.
 
-        An input count of 0 becomes the estimated one. The output and thinking counts become at least the estimated
-        ones. Vendors charge for a cancelled answer, and most send its token counts in the last chunk only.
+        Vendors charge for a cancelled answer, and most send its token counts in the last chunk only.
         """
         estimate = self.estimate()
         self.usage = replace(
@@ -164,11 +149,9 @@ class LimitCheck(Protocol):
     """Check of the spending limits before a model call."""
 
     async def __call__(self, model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
-        """Reserve the expected cost of a call; raise an error if a limit is reached.
+        """Reserve the expected cost of a call.
 
         Args:
-            model: full name of the model.
-            estimate_input: returns an estimate of the input tokens.
             call: the call to make, whose reservation is replaced; None for a check before a call is prepared.
 
         Raises:
@@ -177,15 +160,14 @@ class LimitCheck(Protocol):
 
 
 class PromptSink(Protocol):
-    """Store of the prompts of model calls: `core.privacy.prompts.PromptStore`, which this package cannot import."""
+    """Store of prompts: `core.privacy.prompts.PromptStore`, which this package cannot import."""
 
     def save(self, turn_id: str, model: str, agent: str, request: Any) -> None: ...
 
     async def wait(self, turn_id: str) -> None: ...
 
 
-async def _no_limits(model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
-    """Allow every model call: the `LimitCheck` of a meter without limits."""
+async def _no_limits(model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None: ...
 
 
 async def _no_author_limits(authors: Collection[str]) -> Mapping[str, SpendingLimitError]:
@@ -196,20 +178,15 @@ class UsageMeter:
     """Collector of the model calls of one run, in the order in which they ended.
 
     Args:
-        turn: id of the turn.
-        stored: the result of `to_json` that earlier attempts at the turn have stored; None for the first attempt.
-        started_at: start of the turn, in seconds since the epoch; None for now.
+        stored: the result of `to_json` that earlier attempts at the turn have stored.
 
     Attributes:
-        turn: id of the turn.
         day: day on which the turn began (UTC), such as `2026-01-31`.
-        place: place of the turn's messages: `InboxMessage.place`.
+        place: `InboxMessage.place` of the turn's messages.
         author: author of the newest message, as `platform:id`. The calls count against their spending limit.
-        author_name: name of the author on the platform.
         check_limits: awaited by the callers of models before each call; raises an error if it must not be made.
         find_spent_authors: returns the error of each of some authors (`platform:id`) whose spending limit is reached.
         running: the calls that have not ended, with their reservations.
-        prompts: stores the prompt of each call; None to store none.
     """
 
     def __init__(
@@ -239,29 +216,19 @@ class UsageMeter:
 
     @property
     def usage(self) -> Usage:
-        """Sums of the token counts of all calls."""
         return Usage(*(sum(getattr(call, name) for call in self._calls) for name in _TOKEN_FIELDS))
 
     def answer_metadata(self, usage: Usage | None = None) -> dict[str, Any]:
         """Return custom metadata that marks an answer as one of this turn and attempt.
 
-        A later attempt reads it in the stored event: see `add_stored_answers`.
-
-        Args:
-            usage: token counts of the answer. Its `cache_write` is in the metadata, because ADK has no field for it.
-
-        Returns:
-            A dict with the one key `parley_call`; its value has the keys `turn`, `part` (the id of the attempt), and
-            `cache_write` unless that is 0.
+        A later attempt reads it in the stored event: see `add_stored_answers`. It has `cache_write`, because ADK has no
+        field for it.
         """
         metadata = {"cache_write": usage.cache_write} if usage is not None and usage.cache_write else {}
         return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **metadata}}
 
     def followup_meter(self) -> UsageMeter:
-        """Return an empty meter with the same turn, day, place and author.
-
-        It is for model calls after the turn, such as a summary, and has no limits.
-        """
+        """Return an empty meter for model calls after the turn, such as a summary; it has no limits."""
         meter = UsageMeter(self.turn, self.to_attribution())
         meter.day = self.day
         return meter
@@ -277,9 +244,6 @@ class UsageMeter:
 
         Attempts whose usage was stored with the turn are left out: the meter has their calls already. The metrics do
         not change.
-
-        Args:
-            events: the stored events of the run.
         """
         for event in events:
             mark = (event.custom_metadata or {}).get(_METADATA_KEY)
@@ -295,12 +259,7 @@ class UsageMeter:
                 self._calls.append(ModelCall(event.model_version or "", **asdict(usage)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the token sums, the attribution and the calls, to store with the turn.
-
-        Returns:
-            A dict with the fields of `Usage`, the keys of `to_attribution`, `calls` (see `ModelCall.to_json`) and
-            `parts` (the ids of all attempts). It is empty without a call.
-        """
+        """Return the token sums, the attribution and the calls, to store with the turn; empty without a call."""
         if not self._calls:
             return {}
         calls = [call.to_json() for call in self._calls]
@@ -312,10 +271,7 @@ class UsageMeter:
         }
 
     def to_attribution(self) -> dict[str, Any]:
-        """Return the day, place and author to which the calls are charged, as JSON.
-
-        The keys are `day`, `place`, `author` and `author_name`.
-        """
+        """Return the day, place and author to which the calls are charged."""
         return {"day": self.day, "place": self.place, "author": self.author, "author_name": self.author_name}
 
     @asynccontextmanager
@@ -324,13 +280,8 @@ class UsageMeter:
     ) -> AsyncIterator[RunningCall]:
         """Check the spending limits, time the model call in the block, and add it to the meter.
 
-        Yields the call's token counts, which the block updates. A call that fails is added too. If the block is
-        cancelled, or ends at a spending limit, missing counts are estimated.
-
-        Args:
-            model: full name of the model.
-            estimate_input: returns an estimate of the input tokens.
-            instead_of: full name of the model that it replaces as a fallback; empty if it replaces none.
+        The block updates the call's token counts. A call that fails is added too. If the block is cancelled, or ends
+        at a spending limit, missing counts are estimated.
 
         Raises:
             SpendingLimitError: a limit is reached; the block does not begin, and no call is added.
@@ -363,12 +314,9 @@ class UsageMeter:
             self.running.remove(call)
 
     async def extend_reservation(self, call: RunningCall, output_tokens: int) -> None:
-        """Reserve more for a call whose answer is longer than expected.
+        """Reserve more for a call whose answer, estimated in `output_tokens`, is longer than expected.
 
         Each extension doubles the output tokens, so that a long answer needs few of them.
-
-        Args:
-            output_tokens: estimated tokens of the answer so far.
 
         Raises:
             SpendingLimitError: other calls have reached a limit meanwhile; the answer must end.
@@ -380,10 +328,7 @@ class UsageMeter:
     async def begin_external_call(self, key: object, model: str, estimate_input: Callable[[], int]) -> None:
         """Check the spending limits before the call of an external model.
 
-        Args:
-            key: identifies the caller: its run, agent and branch. It has one call at a time.
-            model: full name of the model.
-            estimate_input: returns an estimate of the input tokens.
+        The key identifies the caller, by its run, agent and branch. It has one call at a time.
 
         Raises:
             SpendingLimitError: a limit is reached; the model must not be called.
@@ -395,7 +340,7 @@ class UsageMeter:
         self._external_calls[key] = call
 
     async def add_response(self, key: object, response: LlmResponse, model: str, output_tokens: int) -> None:
-        """Add a response of an external model.
+        """Add a response of an external model, under the key of `begin_external_call`.
 
         A complete response with token counts ends the call, and is marked with `answer_metadata`. All others count by
         their estimate, if the call ends without token counts.
@@ -433,10 +378,7 @@ class UsageMeter:
         self._end_call(self._external_calls.pop(key, RunningCall(model)), type(error).__name__)
 
     def end_external_calls(self) -> None:
-        """Add the calls of external models that were cancelled or sent no token counts.
-
-        They count by their estimate.
-        """
+        """Add the external calls that were cancelled or sent no token counts, by their estimate."""
         for key in list(self._external_calls):
             self._estimate_external_call(key)
 
@@ -452,11 +394,7 @@ def utc_day(timestamp: float) -> str:
 
 
 def parse_stored_calls(usage: Mapping[str, Any] | None) -> list[ModelCall]:
-    """Return the model calls in a turn's stored usage (`UsageMeter.to_json`).
-
-    Args:
-        usage: the column `usage` of the turn; None for no calls.
-    """
+    """Return the model calls in the column `usage` of a turn (`UsageMeter.to_json`)."""
     return [ModelCall.from_json(call) for call in (usage or {}).get("calls", ())]
 
 
@@ -474,11 +412,7 @@ def set_current_meter(meter: UsageMeter) -> None:
 
 
 def to_usage(metadata: types.GenerateContentResponseUsageMetadata, *, cache_write: int = 0) -> Usage:
-    """Return ADK's token counts of a response.
-
-    Args:
-        cache_write: the count for which ADK has no field.
-    """
+    """Return ADK's token counts of a response; ADK has no field for `cache_write`."""
     return Usage(
         input=(metadata.prompt_token_count or 0) + (metadata.tool_use_prompt_token_count or 0),
         output=metadata.candidates_token_count or 0,
@@ -490,7 +424,7 @@ def to_usage(metadata: types.GenerateContentResponseUsageMetadata, *, cache_writ
 
 @dataclass(slots=True)
 class ToolTimer:
-    """Timer of the tool calls of a run: their durations by call id."""
+    """Timer of the tool calls of a run, by call id."""
 
     _starts: dict[str, float] = field(default_factory=dict)
     _durations: dict[str, float] = field(default_factory=dict)
@@ -503,8 +437,5 @@ class ToolTimer:
             self._durations[call_id] = monotonic() - start
 
     def get_seconds(self, call_id: str) -> float | None:
-        """Return the duration of a tool call in seconds; None if it is unknown.
-
-        It is unknown until the call ends, and if another process made the call.
-        """
+        """Return a tool call's duration; None until it ends, and if another process made it."""
         return self._durations.get(call_id)

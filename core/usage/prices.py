@@ -28,10 +28,9 @@ class Price:
     """Prices of one token of a model, in trillionths of a dollar.
 
     Attributes:
-        input: price of an input token.
-        output: price of an output or thinking token.
-        cached: price of an input token read from the vendor's prompt cache.
-        cache_write: price of an input token written to the vendor's prompt cache.
+        output: of an output or thinking token.
+        cached: of an input token read from the vendor's prompt cache.
+        cache_write: of an input token written to the vendor's prompt cache.
     """
 
     input: int
@@ -40,7 +39,6 @@ class Price:
     cache_write: int
 
     def cost_of(self, call: ModelCall) -> int:
-        """Return the cost of a model call, in trillionths of a dollar."""
         cached = min(call.cached, call.input)
         cache_write = min(call.cache_write, call.input - cached)
         read = (call.input - cached - cache_write) * self.input + cached * self.cached + cache_write * self.cache_write
@@ -54,9 +52,7 @@ _Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6, allow_
 class _PriceRow(BaseModel, extra="forbid"):
     """Row of a price file: the prices of one model, in dollars for a million tokens.
 
-    Attributes:
-        cached: price of reading from the prompt cache; None if it costs as much as `input`.
-        cache_write: price of writing to the prompt cache; None if it costs as much as `input`.
+    `cached` and `cache_write` are None if they cost as much as `input`.
     """
 
     input: _Dollars
@@ -75,13 +71,13 @@ class Prices:
     """Prices of models by their full names.
 
     Args:
-        file: an operator's price file, whose rows override the default ones; None without one.
+        file: an operator's price file, whose rows override the default ones.
 
     Raises:
         SettingsError: the file cannot be read or is not a price file.
 
     Attributes:
-        as_of: date `written` in the operator's file, or else in the default file; None if neither has one.
+        as_of: date `written` in the operator's file, or else in the default file.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -92,7 +88,6 @@ class Prices:
 
     @cached_property
     def _prefixes(self) -> list[str]:
-        """Prefixes of model names that have a price, such as `gemini-`, longest first."""
         prefixes = (name.removesuffix("*") for name in self._prices if name.endswith("*"))
         return sorted(prefixes, key=len, reverse=True)
 
@@ -102,30 +97,19 @@ class Prices:
         return [name for name in self._prices if not name.endswith("*")]
 
     def get_price(self, model: str) -> Price | None:
-        """Return the price of a model, by its full name.
-
-        A model without a price of its own has that of the longest matching pattern, such as `gemini-*`. None if no
-        pattern matches.
-        """
+        """Return the price of a model, or else of the longest matching pattern, such as `gemini-*`."""
         if model in self._prices:
             return self._prices[model]
         prefix = next((prefix for prefix in self._prefixes if model.startswith(prefix)), None)
         return None if prefix is None else self._prices[f"{prefix}*"]
 
     def get_cost(self, call: ModelCall) -> int | None:
-        """Return the cost of a model call in trillionths of a dollar.
-
-        None if the model has no known price.
-        """
+        """Return the cost of a model call in trillionths of a dollar; None without a known price."""
         price = self.get_price(call.model)
         return None if price is None else price.cost_of(call)
 
     def total_cost(self, calls: Iterable[ModelCall]) -> tuple[int, int]:
-        """Return the total cost of model calls, and the number of their unpriced tokens.
-
-        Returns:
-            The cost in trillionths of a dollar, and the number of tokens of models without a known price.
-        """
+        """Return the cost in trillionths of a dollar, and the number of tokens without a known price."""
         costs = [(call, self.get_cost(call)) for call in calls]
         return sum(cost or 0 for _, cost in costs), sum(call.tokens for call, cost in costs if cost is None)
 
@@ -136,11 +120,7 @@ def to_amount(dollars: Decimal) -> int:
 
 
 def format_dollars(amount: int) -> str:
-    """Return trillionths of a dollar as text for people, such as `$1.23` or `$0.0123`.
-
-    From one dollar on, and for zero, there are two decimals, otherwise four. Amounts below $0.0001, except zero, become
-    `<$0.0001`.
-    """
+    """Return trillionths of a dollar as text for people, such as `$1.23`, `$0.0123` or `<$0.0001`."""
     dollars = Decimal(amount) / UNITS_PER_DOLLAR
     if dollars >= 1 or not amount:
         return f"${dollars:,.2f}"
@@ -153,15 +133,6 @@ def format_exact_dollars(amount: int) -> str:
 
 
 def _read_file(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
-    """Return the prices in a price file, and the date of the file.
-
-    Returns:
-        A tuple of the prices by model name (or pattern, such as `gemini-*`), and the date `written` in the file, None
-        without one.
-
-    Raises:
-        SettingsError: the file cannot be read or is not a price file.
-    """
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):

@@ -50,11 +50,8 @@ class SpendingSum:
     Attributes:
         key: the user (`platform:id`), `InboxMessage.place`, model or day; empty for the total and for deleted users.
         name: last known name of a user; empty for other sums.
-        calls: number of model calls.
-        input: input tokens, including `cached` and `cache_write`.
-        output: output tokens, including thinking.
-        cached: input tokens read from the vendors' prompt caches.
-        cache_write: input tokens written to the vendors' prompt caches.
+        input: includes `cached` and `cache_write`: see `Usage`.
+        output: includes thinking.
         unpriced: tokens of models without a known price, which have no cost.
         cost: in trillionths of a dollar.
     """
@@ -71,14 +68,7 @@ class SpendingSum:
 
 
 class SpendingStore:
-    """Store of the spending ledger, in the table `spending`.
-
-    Args:
-        interval_seconds: seconds between two runs of `record_ended_turns` by `run_recording`.
-
-    Attributes:
-        prices: prices by which the cost of model calls is computed when they are inserted.
-    """
+    """Store of the spending ledger, the table `spending`; `prices` give a call's cost at its insert."""
 
     def __init__(self, database: Database, prices: Prices, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
         self._database = database
@@ -86,21 +76,11 @@ class SpendingStore:
         self._interval_seconds = interval_seconds
 
     async def run_recording(self) -> None:
-        """Record ended turns every `interval_seconds`, until cancelled.
-
-        To record turns is to insert their model calls into `spending`. A failure is logged.
-        """
+        """Record ended turns every `interval_seconds`, until cancelled; a failure is logged."""
         await run_every(self._interval_seconds, self.record_ended_turns, failure="the spending cannot be counted")
 
     async def record_ended_turns(self) -> None:
-        """Insert the model calls of ended turns that are not recorded yet into `spending`.
-
-        The cost of each turn is written to the turn. Estimated rows (`turn` is set) of recorded or deleted turns are
-        deleted.
-
-        Raises:
-            StoreError: the database cannot be used.
-        """
+        """Record all ended turns, and delete the estimated rows of recorded or deleted turns."""
         count = BATCH_TURNS
         while count == BATCH_TURNS:
             async with self._database.write() as connection:
@@ -110,27 +90,15 @@ class SpendingStore:
             await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~is_unrecorded))
 
     async def record_turn(self, turn_id: str) -> None:
-        """Insert the model calls of an ended turn into `spending`, unless they are there.
-
-        The cost of the turn is written to the turn. A turn that has not ended or is unknown stays as it is.
-
-        Raises:
-            StoreError: the database cannot be used.
-        """
+        """Record a turn, unless it is recorded, has not ended, or is unknown."""
         async with self._database.write() as connection:
             await record_batch(connection, self.prices, turns.c.id == turn_id)
 
     async def add_followup(self, meter: UsageMeter) -> None:
-        """Insert model calls that followed a turn, such as a summary, into `spending`.
+        """Insert the calls of `UsageMeter.followup_meter`, such as a summary, into `spending`.
 
         If the turn has ended, the calls are added to its usage and cost too. The rows name the author in the turn's
-        stored usage; if the turn was deleted, they name none. A meter without calls changes nothing.
-
-        Args:
-            meter: the meter of these calls: see `UsageMeter.followup_meter`.
-
-        Raises:
-            StoreError: the database cannot be used.
+        stored usage; if the turn was deleted, they name none.
         """
         if not (calls := [replace(call, is_summary=True) for call in meter.calls]):
             return
@@ -159,18 +127,8 @@ class SpendingStore:
     ) -> list[SpendingSum]:
         """Return sums of the spending of ended turns, the most expensive first.
 
-        Sums by day are in the order of the days. Without `by`, there is always one sum. Ended turns that are not in
-        `spending` yet are inserted first.
-
-        Args:
-            by: dimension of the sums: one for each user, channel, model or day with calls; None for one total.
-            since: first day (`2026-01-31`, UTC).
-            until: last day.
-            author: only calls for this user (`platform:id`); None for all.
-            place: only calls at this place: `InboxMessage.place`; None for all.
-
-        Raises:
-            StoreError: the database cannot be used.
+        Sums by day are in the order of the days (UTC). Without `by`, there is always one sum. Ended turns that are not
+        in `spending` yet are inserted first. An author is a `platform:id`, a place an `InboxMessage.place`.
         """
         await self.record_ended_turns()
         sums = [
@@ -194,32 +152,19 @@ class SpendingStore:
         ]
 
     async def get_latest_names(self, persons: Collection[str]) -> dict[str, str]:
-        """Return the last known names of people, by `platform:id`.
-
-        People without a known name are left out.
-
-        Args:
-            persons: `platform:id` of each person.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the last known names of people, by `platform:id`; people without one are left out."""
         async with self._database.read() as connection:
             return await get_latest_names(connection, persons)
 
 
 async def record_batch(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> int:
-    """Insert the model calls of ended turns that are not recorded yet into `spending`.
+    """Record ended turns, those that ended first; return their number, at most `BATCH_TURNS`.
 
-    The cost of each turn is written to the turn, and its estimated rows are deleted, all in the caller's transaction. A
-    call of a model without a price counts as cost 0, and its tokens are in the column `unpriced`. On PostgreSQL, turns
-    that another transaction has locked are skipped.
+    It is done in the caller's transaction. A call of a model without a price counts as cost 0, and its tokens are in
+    the column `unpriced`. On PostgreSQL, turns that another transaction has locked are skipped.
 
     Args:
         conditions: SQL conditions on `turns` for the turns to record; none for all.
-
-    Returns:
-        The number of recorded turns, at most `BATCH_TURNS`: those that ended first.
     """
     query = (
         sa.select(turns.c.id, turns.c.usage, turns.c.created_at)
@@ -247,12 +192,8 @@ def make_rows(
 ) -> list[dict[str, Any]]:
     """Return one row for the table `spending` per model call, with its cost.
 
-    Args:
-        usage: day, place and author (`UsageMeter.to_attribution`).
-        turn: id of the running turn whose estimated rows these are; None for final rows.
-
-    Returns:
-        Dicts of all columns but `id`, in the order of the calls. `cost` is in trillionths of a dollar.
+    `usage` has the keys of `UsageMeter.to_attribution`. `turn` is the running turn of estimated rows; final rows have
+    none.
     """
     of_turn = {
         "turn": turn,
@@ -271,13 +212,9 @@ def make_rows(
 
 
 async def record_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
-    """Insert the model calls of all matching ended turns into `spending`.
+    """Record all matching ended turns: see `record_batch`.
 
-    Turns that are recorded already are skipped; the others get their costs: see `record_batch`. Call it before the
-    turns are deleted, in the same transaction.
-
-    Args:
-        conditions: SQL conditions on `turns` for the turns to record.
+    Call it before the turns are deleted, in the same transaction.
     """
     while await record_batch(connection, prices, *conditions) == BATCH_TURNS:
         pass
@@ -288,9 +225,6 @@ async def redact_person(connection: AsyncConnection, prices: Prices, person_id: 
 
     Ended turns of the person are recorded first. The person's ids and names, and the place of their direct messages,
     become "". All is done in the caller's transaction.
-
-    Args:
-        person_id: the platform's id of the person.
     """
     named = sa.cast(turns.c.usage, sa.Text).contains(person_id, autoescape=True)
     await record_turns(connection, prices, named)
@@ -303,18 +237,12 @@ async def redact_person(connection: AsyncConnection, prices: Prices, person_id: 
 
 
 async def redact_rows(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Set `author` and `name` to "" in the rows of `spending` that match a condition.
-
-    It runs in the caller's transaction.
-    """
+    """Set `author` and `name` to "" in the rows of `spending` that match a condition."""
     await connection.execute(sa.update(spending).where(condition).values(author="", name=""))
 
 
 async def get_latest_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:
-    """Return the newest name in `spending` of each person, by `platform:id`.
-
-    People without a name are left out.
-    """
+    """Return the newest name in `spending` of each person that has one, by `platform:id`."""
     named = spending.c.author.in_(persons) & (spending.c.name != "")
     query = sa.select(spending.c.author, spending.c.name).where(named).group_by(spending.c.author, spending.c.name)
     newest_last = query.order_by(sa.func.max(spending.c.id))
@@ -322,11 +250,7 @@ async def get_latest_names(connection: AsyncConnection, persons: Collection[str]
 
 
 def has_person_id(column: sa.ColumnElement[str], person_id: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a column is a person's id or ends in `:ID`.
-
-    Args:
-        person_id: the platform's id of the person, such as `U1`.
-    """
+    """Return the SQL condition that a column is a person's id or ends in `:ID`."""
     return (column == person_id) | column.endswith(f":{person_id}", autoescape=True)
 
 
@@ -336,14 +260,6 @@ def text_has_person_id(text: str, person_id: str) -> bool:
 
 
 def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices) -> list[dict[str, Any]]:
-    """Return the final `spending` rows of a turn: see `make_rows`.
-
-    If the usage of the turn is unreadable, an error is logged, and there are no rows.
-
-    Args:
-        usage: the column `usage` of the turn.
-        started_at: start of the turn, in seconds since the epoch.
-    """
     try:
         meter = UsageMeter(turn_id, usage, started_at=started_at)
         return make_rows(meter.calls, {"day": meter.day, **(usage or {})}, prices)
@@ -353,14 +269,7 @@ def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices)
 
 
 async def _replace_rows(connection: AsyncConnection, turn_ids: Collection[str], rows: list[dict[str, Any]]) -> None:
-    """Delete the estimated rows of turns in `spending`, and insert `rows`.
-
-    It runs in the caller's transaction. The cost of the new rows is added to the metric `parley.model.cost`.
-
-    Args:
-        turn_ids: the turns whose estimated rows are deleted.
-        rows: see `make_rows`.
-    """
+    """Delete the estimated rows of turns in `spending`, and insert the final ones."""
     await connection.execute(sa.delete(spending).where(spending.c.turn.in_(turn_ids)))
     if rows:
         await connection.execute(sa.insert(spending), rows)

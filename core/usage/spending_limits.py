@@ -54,8 +54,6 @@ class SpendingLimits:
     Attributes:
         user: limit of each author of messages.
         channel: limit of each channel and of each conversation of direct messages: `InboxMessage.place`.
-        model: limit of each model.
-        all: limit of all model calls together.
     """
 
     user: int = 0
@@ -74,8 +72,7 @@ class SpendingUsage:
     Attributes:
         kind: `user`, `channel`, `model` or `all`.
         key: the user (`platform:id`), `InboxMessage.place` or model; empty for `all`.
-        spent: spent and reserved costs, in trillionths of a dollar.
-        limit: the limit, in trillionths of a dollar.
+        spent: spent and reserved costs, in trillionths of a dollar, as is `limit`.
     """
 
     kind: str
@@ -95,13 +92,10 @@ class SpendingLimiter:
 
     @asynccontextmanager
     async def limit_run(self, meter: UsageMeter) -> AsyncIterator[None]:
-        """Check the spending limits before each model call of a run in the block.
+        """Check the spending limits before each model call of the run in the block.
 
-        At exit, the turn is recorded if it has ended: its calls are inserted into `spending`. A failure of that is
-        logged. Without spending limits, nothing is done.
-
-        Args:
-            meter: the meter of the run, whose `check_limits` is set.
+        At exit, the turn is recorded if it has ended; a failure of that is logged. Without spending limits, nothing is
+        done.
         """
         if not self._limits:
             yield
@@ -117,13 +111,10 @@ class SpendingLimiter:
 
     @asynccontextmanager
     async def limit_followup(self, meter: UsageMeter) -> AsyncIterator[None]:
-        """Check the spending limits before each model call in the block, after a turn.
+        """Check the spending limits before each model call of a `UsageMeter.followup_meter` in the block.
 
         At exit, also without limits, the calls are added to the turn and inserted into `spending`. A failure of that is
         logged.
-
-        Args:
-            meter: made by `UsageMeter.followup_meter`; its `check_limits` is set.
         """
         self._bind_meter(meter)
         try:
@@ -135,8 +126,6 @@ class SpendingLimiter:
                 log.warning("turn %s: the calls after its end are not counted: %s", meter.turn, format_error(error))
 
     def _bind_meter(self, meter: UsageMeter) -> None:
-        """Set a meter's checks to those of this limiter, unless there are no limits."""
-
         async def check_limits(model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
             await self.reserve(meter, model, estimate_input(), call)
 
@@ -148,16 +137,10 @@ class SpendingLimiter:
             meter.find_spent_authors = find_spent_authors
 
     async def list_nearly_spent(self, fraction: float) -> list[SpendingUsage]:
-        """Return the limits of which at least a fraction is spent or reserved today (UTC).
+        """Return the limits of which at least a fraction (0 to 1) is spent or reserved today (UTC).
 
         There is one item for each user, channel or model. Items of the same limit are together, the highest spending
         first.
-
-        Args:
-            fraction: between 0 and 1.
-
-        Raises:
-            StoreError: the database cannot be read.
         """
         usages, today = list[SpendingUsage](), spending.c.day == utc_day(time.time())
         total = sa.func.sum(spending.c.cost)
@@ -179,17 +162,7 @@ class SpendingLimiter:
     async def _find_spent_authors(
         self, meter: UsageMeter, authors: Collection[str]
     ) -> Mapping[str, SpendingLimitError]:
-        """Return an error for each of some authors whose spending limit is reached.
-
-        The costs of the meter's own turn do not count.
-
-        Args:
-            meter: has the turn, and the day of its start.
-            authors: `platform:id` of each author.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return an error for each author whose limit is reached without the costs of the meter's own turn."""
         if not (limit := self._limits.user):
             return {}
         is_other = spending.c.turn.is_distinct_from(meter.turn)
@@ -215,15 +188,11 @@ class SpendingLimiter:
         committed in both cases, and so is the expected cost of a call that has begun.
 
         Args:
-            meter: the meter of the run.
-            model: full name of the model.
-            input_tokens: estimate of the tokens of the request.
             call: the call to make, one of `UsageMeter.running`, or one whose answer is longer than expected; its
                 `reserved` is set. None for a check before a call is prepared.
 
         Raises:
             SpendingLimitError: a limit is reached.
-            StoreError: the database cannot be used.
         """
         output_tokens = call.expected_output if call is not None else EXPECTED_OUTPUT_TOKENS
         expected = ModelCall(model, input=input_tokens, output=output_tokens)
@@ -242,22 +211,13 @@ class SpendingLimiter:
             raise limit_error
 
     async def _insert_rows(self, connection: AsyncConnection, meter: UsageMeter, calls: Sequence[ModelCall]) -> None:
-        """Insert estimated rows for model calls of a running turn into `spending`."""
         if rows := make_rows(calls, meter.to_attribution(), self._prices, turn=meter.turn):
             await connection.execute(sa.insert(spending), rows)
 
     async def _find_reached_limit(
         self, connection: AsyncConnection, meter: UsageMeter, model: str
     ) -> SpendingLimitError | None:
-        """Return an error for a reached spending limit; None if no limit is reached.
-
-        The limits are those per user, channel and model, and of all spending, each for the day of the turn's start. The
-        first reached one in this order decides the class of the error, such as `UserSpendingLimitError`.
-
-        Args:
-            meter: has the author, the place and the start of the turn.
-            model: the name of the model to call.
-        """
+        """Return the error of the first reached limit: of the user, the channel, the model, or all spending."""
         keys = {"user": meter.author, "channel": meter.place, "model": model, "all": ""}
         for kind, limit in asdict(self._limits).items():
             if not limit or (kind == "user" and not meter.author):

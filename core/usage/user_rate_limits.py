@@ -43,9 +43,7 @@ class RateLimit:
 
     @classmethod
     def parse(cls, text: str) -> "RateLimit":
-        """Return the limit in a setting's value, such as `20/h`.
-
-        The number is from 1 to 999999. The units are `m` for a minute, `h` for an hour, `d` for a day.
+        """Return the limit in a setting's value, such as `20/h`: 1 to 999999, and `m`, `h` or `d`.
 
         Raises:
             ValueError: the text is not a rate limit.
@@ -58,17 +56,12 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitDenial:
-    """Denial of a message or command by a rate limit.
-
-    Attributes:
-        until: the time from which the next message or command is accepted, in seconds since the epoch.
-    """
+    """Denial by a rate limit; from `until` on, messages or commands are accepted again."""
 
     until: float
 
     @property
     def minutes(self) -> int:
-        """Minutes until the next message or command is accepted, at least 1."""
         return max(1, ceil((self.until - time.time()) / 60))
 
 
@@ -79,8 +72,8 @@ COMMAND_RATE = RateLimit(60, 60.0)
 class CommandLimiter:
     """Rate limiter of each person's commands to this worker, in fixed time windows.
 
-    A window starts at each multiple of `RateLimit.seconds` since the epoch. It counts in memory: slash commands have no
-    row in the inbox, and a refused command must cost less than an accepted one.
+    It counts in memory: slash commands have no row in the inbox, and a refused command must cost less than an accepted
+    one.
     """
 
     def __init__(self, rate: RateLimit = COMMAND_RATE) -> None:
@@ -89,11 +82,7 @@ class CommandLimiter:
         self._counts = Counter[str]()
 
     def consume(self, person: str) -> RateLimitDenial | None:
-        """Count a command of a person; return a denial over the limit, else None.
-
-        Args:
-            person: any key that identifies the person.
-        """
+        """Count a command of a person; return a denial over the limit."""
         window = int(time.time() // self._rate.seconds)
         if window != self._window:
             self._window, self._counts = window, Counter()
@@ -111,8 +100,8 @@ class UserRateLimiter:
     share the limits.
 
     Attributes:
-        user: limit of each user's messages, in all places; None for no limit.
-        channel: limit of the messages in each place, such as a channel with its threads or a DM; None for no limit.
+        user: limit of each user's messages, in all places.
+        channel: limit of the messages in each place, such as a channel with its threads or a DM.
     """
 
     user: RateLimit | None = None
@@ -183,10 +172,7 @@ def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 class DenialNoticeStore:
-    """Store of the time when each person may next be notified of a denial.
-
-    It is the table `denial_notices`, which all workers share, so that a person gets one notice per period.
-    """
+    """Store of the time when each person may next be notified of a denial, shared by all workers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
