@@ -34,7 +34,7 @@ class AgentSet:
     """The agents of a bot.
 
     Attributes:
-        agents: router with the names of the agents, which selects the agent that answers in a channel.
+        agents: selects the agent that answers in a channel.
         apps: ADK apps by agent name, the default agent first.
         progress_texts: texts that users see while a tool runs, by agent name and then by tool name.
     """
@@ -53,8 +53,7 @@ def make_model_registry(settings: Settings, *, replaces_keyless: bool = False) -
         replaces_keyless: whether `MODEL` answers instead of an agent's model that has no API key.
 
     Raises:
-        SettingsError: a model cannot be used. It has a line for each such model, and for each tool of the built-in
-            agent that cannot be loaded.
+        SettingsError: it has a line for each model that cannot be used, and for each such tool of the built-in agent.
     """
     is_needed = not settings.agent and settings.agents_path is None
     try:
@@ -81,12 +80,11 @@ def make_agents(
     """Build the agents of the settings, and register their models with ADK.
 
     Args:
-        call_log: stored log of tool calls, so that a resumed turn repeats no call; None for no log.
+        call_log: stored log of tool calls, so that a resumed turn repeats no call.
         observers: ADK plugins that see every run and change nothing.
 
     Raises:
-        SettingsError: has a line for each fault. The line names `AGENT`, `TOOLS` or `MCP_FILE`, or the path of
-            `agents.toml` and the agent in it.
+        SettingsError: has a line for each fault, which names the setting or the agent in `agents.toml`.
     """
     register_adapter(registry.make_adapter, default=registry.default)
     own = create_plugins(call_log, tool_seconds=settings.tool_timeout_seconds, approvers=settings.approvers)
@@ -169,13 +167,6 @@ def select_summary_model(settings: Settings, agent_set: AgentSet, registry: Mode
 
     It selects `SUMMARY_MODEL` if that is set. Otherwise it selects the agent's own model. For an agent without one, it
     selects the model that the session's users chose, if it is in `MODELS`, or the default.
-
-    Returns:
-        A function of the agent's name and the model that the session's users chose (None if they chose none). It
-        returns the ADK model and the name of the model to call.
-
-    Raises:
-        SettingsError: `SUMMARY_MODEL` cannot be used.
     """
     if settings.summary_model:
         try:
@@ -196,10 +187,7 @@ def select_summary_model(settings: Settings, agent_set: AgentSet, registry: Mode
 
 
 def find_unusable_tools(app: App) -> list[str]:
-    """Return a warning for each agent of an app that has tools its model cannot call.
-
-    The list is empty if there is no such agent.
-    """
+    """Return a warning for each agent of an app that has tools its model cannot call."""
     lines = list[str]()
     for agent in agents_in(app):
         names = [getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools]

@@ -61,12 +61,9 @@ class AgentTable(BaseModel):
 
     Attributes:
         agent: the user's own agent, as in `AGENT`; empty for the built-in one.
-        model: full name of the model; empty for `MODEL`.
-        tools: tools of the agent, as in `TOOLS`; None for those of `TOOLS`.
-        mcp: file of MCP servers, as in `MCP_FILE`; None for that of `MCP_FILE`, empty for no servers.
+        mcp: file of MCP servers, as in `MCP_FILE`; empty for no servers.
         description: one line about the agent's purpose, shown to users who choose an agent.
-        choose: True if users may choose the agent everywhere, False for nowhere, or ids of the places where they may:
-            channels, categories, servers, workspaces, or `dm`, `slack:dm` or `discord:dm`.
+        choose: whether users may choose the agent everywhere or nowhere, or ids of the places where they may.
         progress: texts that users see while a tool runs, by tool name.
     """
 
@@ -84,19 +81,13 @@ class AgentTable(BaseModel):
 
     @property
     def selectable_places(self) -> frozenset[str] | None:
-        """Ids of the places where users may choose this agent; None for everywhere.
-
-        The set is empty if they may choose the agent nowhere.
-        """
+        """Ids of the places where users may choose this agent; None for everywhere, empty for nowhere."""
         if isinstance(self.choose, bool):
             return None if self.choose else frozenset()
         return frozenset(self.choose)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line, with the remedy, for each conflict in this agent's table.
-
-        Conflicts are keys that exclude each other, and an instruction file that is empty or cannot be read.
-        """
+        """Yield an error line, with the remedy, for each conflict in this agent's table."""
         built_in = [name for name in _BUILT_IN_AGENT_KEYS if name in self.model_fields_set]
         if self.agent and built_in:
             yield f"your own agent has these itself: remove {', '.join(built_in)}, or agent"
@@ -115,7 +106,6 @@ class AgentsFile(BaseModel):
 
     Attributes:
         default: name of the agent that answers in places that `places` does not list.
-        agents: tables by agent name.
         places: name of the agent that answers in a place, by the id of the place.
     """
 
@@ -126,10 +116,7 @@ class AgentsFile(BaseModel):
     places: Mapping[PlaceId, AgentName] = Field(default_factory=dict)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each unknown agent, and each conflict in a table.
-
-        An unknown agent is a name in `default` or `places` without a table.
-        """
+        """Yield an error line for each agent that has no table, and each conflict in a table."""
         known = f"it is not in [agents]: {', '.join(self.agents)}"
         if self.default not in self.agents:
             yield f"default={self.default}: {known}"
@@ -141,11 +128,7 @@ class AgentsFile(BaseModel):
 
 
 def read_agents(file: Path) -> AgentsFile:
-    """Read and validate an `agents.toml`.
-
-    Raises:
-        SettingsError: the file cannot be read, or its content is invalid; has a line for each fault.
-    """
+    """Read and validate an `agents.toml`; a `SettingsError` has a line for each fault."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -169,7 +152,6 @@ def _error_position(error: tomllib.TOMLDecodeError) -> str:
 
 
 def _describe_error(fault: ErrorDetails) -> str:
-    """Return the message of a pydantic error, with its table and key in `agents.toml`."""
     loc = [str(part) for part in fault["loc"] if part != "[key]"]
     fields = AgentTable.model_fields if loc[0] == "agents" and len(loc) > 1 else AgentsFile.model_fields
     problem = describe_invalid_value(fault, known_keys=fields)

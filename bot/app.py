@@ -66,9 +66,7 @@ SHUTDOWN_GRACE_SECONDS = 8.0
 
 
 async def run_bot(settings: Settings, stop: asyncio.Event) -> None:
-    """Run the bot until `stop` is set, then finish the running turns.
-
-    It connects to every platform whose tokens are set.
+    """Run the bot on each platform with tokens until `stop` is set, then finish the running turns.
 
     Raises:
         SettingsError: a setting prevents the start.
@@ -96,16 +94,9 @@ async def run_bot(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
-    """Run the bot until cancelled, then finish the running turns.
+    """Run the bot until cancelled, or until it cannot continue, then finish the running turns.
 
-    Args:
-        ending: event that this function sets when the shutdown begins.
-
-    Raises:
-        SettingsError: a setting prevents the start.
-        StoreError: the database prevents the start, or a newer version of Parley has migrated it.
-        ConnectionLostError: the connection to a platform is lost and cannot be restored. The running turns are
-            finished first, also after a migration.
+    It sets `ending` when the shutdown begins.
     """
     raise_open_files_limit()
     for misspelt in find_misspelt_settings():
@@ -152,11 +143,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _BotParts:
-    """Services of the bot that `_run` starts and stops.
-
-    Attributes:
-        answer: runs one turn, for `Worker.run`.
-    """
+    """Services of the bot that `_run` starts and stops."""
 
     database: Database
     worker: Worker
@@ -274,10 +261,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
 def _make_platforms(
     settings: Settings, database: Database, stack: AsyncExitStack
 ) -> "tuple[SlackPlatform | None, DiscordPlatform | None]":
-    """Return the platforms whose tokens are set; `stack` closes them.
-
-    The library of a platform is imported only if the platform is configured.
-    """
+    """Return the platforms whose tokens are set, and import no other; `stack` closes them."""
     slack = None
     discord = None
     if settings.slack is not None:
@@ -303,7 +287,6 @@ def _make_adapters(
     database: Database,
     lease: Lease,
 ) -> Sequence[PlatformAdapter]:
-    """Return the adapters of the configured platforms."""
     adapters = list[PlatformAdapter]()
     watermarks = Watermarks(database)
     if slack is not None:
@@ -319,25 +302,16 @@ def _make_adapters(
 
 
 async def prepare_database(database: Database) -> None:
-    """Migrate the database if it is SQLite, then verify its schema version.
-
-    Raises:
-        StoreError: the database cannot be used, or needs `parley migrate` first.
-    """
+    """Migrate the database if it is SQLite, then verify its schema version."""
     if database.is_sqlite:
         await migrate(database)
     await verify_schema(database)
 
 
 async def _start_adapters(adapters: Collection[PlatformAdapter]) -> None:
-    """Start all adapters concurrently.
+    """Start all adapters concurrently; raise errors once all have started or failed.
 
-    Errors are raised once all adapters have started or failed.
-
-    Raises:
-        SettingsError: no platform is configured, or settings of adapters have faults. The error has a line for each
-            fault.
-        Exception: the first other error of an adapter.
+    One `SettingsError` has the faults of all adapters. Without one, the first other error is raised.
     """
     if not adapters:
         raise SettingsError(NO_TOKENS)
@@ -354,9 +328,6 @@ async def _share_limits(database: Database, lease: Lease, platforms: Collection[
 
     On SQLite there are no other workers, and it returns at once. The names of the rate limiters are unique across
     platforms.
-
-    Args:
-        lease: the lease of this worker.
     """
 
     def announce() -> LimitUsages:

@@ -26,15 +26,9 @@ OPEN_FILES = 65_536
 class ConnectionLimiter:
     """Protocol factory of a server; it limits the connections and closes slow ones.
 
-    Call it for the protocol of a new connection, as `loop.create_server` does. The server's requests must pass through
-    `handle`.
-
-    At `MAX_CONNECTIONS`, a new connection replaces the one that is idle the longest, or a busy one if none is idle. The
-    first request must arrive completely within `REQUEST_SECONDS` of the connection, a later one within
-    `REQUEST_SECONDS` of its first byte.
-
-    Args:
-        make_handler: makes aiohttp's protocol for one connection.
+    The server's requests must pass through `handle`. At `MAX_CONNECTIONS`, a new connection replaces the one that is
+    idle the longest, or a busy one if none is idle. The first request must arrive completely within `REQUEST_SECONDS`
+    of the connection, a later one within `REQUEST_SECONDS` of its first byte.
     """
 
     def __init__(self, make_handler: Callable[[], asyncio.Protocol]) -> None:
@@ -47,10 +41,10 @@ class ConnectionLimiter:
     async def handle(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Call `handler` with a request whose headers have arrived; return its response.
+        """Call `handler` with a request whose headers have arrived, as an aiohttp middleware.
 
-        This is the body of an aiohttp middleware. The current time of the event loop is stored in
-        `request[ARRIVED_AT]`. The connection counts as busy from the end of the request's body until the response.
+        The current time of the event loop is stored in `request[ARRIVED_AT]`. The connection counts as busy from the
+        end of the request's body until the response.
         """
         request[ARRIVED_AT] = asyncio.get_running_loop().time()
         connection = self._connections.get(request.transport) if request.transport is not None else None
@@ -61,10 +55,7 @@ class ConnectionLimiter:
 
 
 class _Connection(asyncio.Protocol):
-    """Protocol of one connection; it passes all events on to aiohttp's protocol.
-
-    It aborts the connection if a request does not arrive in the time that `ConnectionLimiter` allows.
-    """
+    """Protocol of one connection, which it aborts if a request does not arrive in time."""
 
     def __init__(self, handler: asyncio.Protocol, connections: "dict[asyncio.BaseTransport, _Connection]") -> None:
         self._handler = handler
@@ -142,10 +133,9 @@ class _Connection(asyncio.Protocol):
 
 
 def raise_open_files_limit() -> None:
-    """Raise the process's soft limit of open files to `OPEN_FILES` or the hard limit.
+    """Raise the process's soft limit of open files to the lower of `OPEN_FILES` and the hard limit.
 
-    The lower of the two applies; a soft limit above it stays. If the system refuses, a warning is logged and the
-    limit stays.
+    If the system refuses, a warning is logged and the limit stays.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)

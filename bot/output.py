@@ -53,12 +53,8 @@ def print_table(
 ) -> None:
     """Print a table; the first column never wraps.
 
-    Without rows and `total`, only the line `TITLE: none` is printed.
-
-    Args:
-        columns: names of the columns; all empty for no header.
-        right_aligned: names of the columns that are right-aligned.
-        total: last row, separated from the others; None for none.
+    Without rows and `total`, only the line `TITLE: none` is printed. If all names of columns are empty, there is no
+    header.
     """
     named = any(columns)
     table = Table(
@@ -106,7 +102,6 @@ def print_error(*lines: str) -> None:
 
 
 def print_heading(text: str) -> None:
-    """Print a heading in bold."""
     _console().print(Text(escape_controls(text), style="bold"))
 
 
@@ -147,15 +142,13 @@ def write_text(text: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as indented JSON, converted by `to_jsonable`."""
     _console().file.write(f"{escape_controls(json.dumps(to_jsonable(value), indent=2))}\n")
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a dataclass or container as JSON types.
+    """Return a dataclass or container as JSON types; sets become sorted lists.
 
-    Floats under keys that end in `at`, such as `created_at`, are times and become RFC 3339 in UTC. Sets become sorted
-    lists, dataclasses and mappings become dictionaries, and any other value is returned as it is.
+    Floats under keys that end in `at`, such as `created_at`, are times and become RFC 3339 in UTC.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return to_jsonable(asdict(value))
@@ -176,20 +169,17 @@ def to_jsonable(value: Any) -> Any:
 
 
 def format_rfc3339(at: float) -> str:
-    """Return a time (seconds since the epoch) as RFC 3339 in UTC."""
+    """Return a time as RFC 3339 in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def format_time(at: float) -> str:
-    """Return a time (seconds since the epoch) as `YYYY-MM-DD HH:MM:SS` in UTC."""
+    """Return a time as `YYYY-MM-DD HH:MM:SS` in UTC."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return seconds as text in a readable unit, such as `3.2 s` or `5 min`.
-
-    The unit is `min` from 120 s, `h` from 120 min and `d` from 48 h, each rounded down. The text is empty for None.
-    """
+    """Return seconds as text in a readable unit, such as `3.2 s` or `5 min`."""
     if seconds is None:
         return ""
     if seconds < 120:
@@ -213,9 +203,6 @@ class ProgressSpinner:
     """Spinner on standard error, until `stop`.
 
     It appears `SPINNER_DELAY_SECONDS` after its creation, and only if standard error is a terminal.
-
-    Args:
-        title: the text beside the spinner.
     """
 
     def __init__(self, title: str) -> None:
@@ -240,13 +227,7 @@ _current_spinner = ContextVar[ProgressSpinner | None]("progress", default=None)
 
 @contextmanager
 def show_progress(title: str) -> Iterator[None]:
-    """Show a spinner on standard error during the block, until this module prints.
-
-    Other output does not stop it. For the time of its appearance see `ProgressSpinner`.
-
-    Args:
-        title: the text beside the spinner.
-    """
+    """Show a spinner on standard error during the block, until this module prints."""
     spinner = ProgressSpinner(title)
     _current_spinner.set(spinner)
     try:

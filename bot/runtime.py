@@ -37,10 +37,9 @@ class LoadedAgents:
     """Agents that are ready to run.
 
     Attributes:
-        agents: router with the names of the agents, which selects the agent that answers in a channel.
-        runtimes: the `AgentRuntime` of each agent, by the agent's name.
-        counter: token counter; exact if the tokenizer's vocabulary is downloaded, else an estimate.
-        summarizer: summarizes long sessions.
+        agents: selects the agent that answers in a channel.
+        runtimes: by the agent's name.
+        counter: exact if the tokenizer's vocabulary is downloaded, else an estimate.
     """
 
     agents: AgentRouter
@@ -54,15 +53,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
 
     Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread. Stored
     sessions are reassigned to the default agent's app: see `reassign_sessions`. In the simulator, the inspector's
-    WebSocket is connected too.
-
-    Args:
-        prices: prices of models; each model must have one if a spending limit is set.
-        stack: exit stack that closes the agents and their models.
-
-    Raises:
-        SettingsError: an agent, a model or a tool cannot be loaded, or a model has no price.
-        StoreError: the sessions of former agents cannot be reassigned.
+    WebSocket is connected too. `stack` closes the agents and their models.
     """
     page = os.environ.get(INSPECTOR_VARIABLE)
     registry = make_model_registry(settings, replaces_keyless=page is not None)
@@ -124,14 +115,6 @@ def _make_runtime(
 
 
 def _check_prices(settings: Settings, prices: Prices, models: Iterable[str]) -> None:
-    """Check that each configured model has a price if a spending limit is set.
-
-    Args:
-        models: full names of the models.
-
-    Raises:
-        SettingsError: a spending limit is set, and a model has no price.
-    """
     if settings.spending_limits and (unpriced := [model for model in models if prices.get_price(model) is None]):
         raise SettingsError(
             *(

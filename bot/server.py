@@ -58,21 +58,12 @@ class HttpServer:
         self._is_complete = asyncio.Event()
 
     def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
-        """Add the platforms' routes, and wake the requests that wait for these routes.
-
-        Called once.
-        """
+        """Add the platforms' routes, once, and wake the requests that wait for them."""
         self._routes.add_routes(routes)
         self._is_complete.set()
 
     async def dispatch(self, request: web.Request) -> web.StreamResponse:
-        """Respond to a request by the matching route of those that `add_routes` has added.
-
-        Before these routes are added, a request waits up to `HOLD_SECONDS`, and then gets 503 with `Retry-After`.
-
-        Raises:
-            web.HTTPException: no route matches: 404, or 405 if only the method differs.
-        """
+        """Respond to a request by the matching route of `add_routes`; without one, raise a 404 or 405."""
         try:
             async with asyncio.timeout(HOLD_SECONDS):
                 await self._is_complete.wait()
@@ -93,11 +84,8 @@ async def run_server(
     Args:
         port: port to listen on; 0 for any free one on the loopback interface.
         routes: routes that are served at once: those of the probes and of the metrics.
-        is_needed: whether a platform sends requests: then a failure to listen is an error, otherwise a warning.
+        is_needed: whether a platform sends requests: then a failure to listen is a `SettingsError`, else a warning.
         host: address to listen on; None for all interfaces.
-
-    Raises:
-        SettingsError: the server is needed and cannot listen.
     """
     server = HttpServer()
 
@@ -153,10 +141,7 @@ def _is_server_error(record: logging.LogRecord) -> bool:
 
 
 def make_probe_routes(health: HealthMonitor) -> Sequence[web.AbstractRouteDef]:
-    """Return the routes of `/healthz`, always 200, and `/readyz`, 200 or 503.
-
-    The latter responds with 503 and a line per reason while the bot is not ready.
-    """
+    """Return the routes of `/healthz`, always 200, and `/readyz`, 200 or 503 with its reasons."""
 
     async def alive(_request: web.Request) -> web.Response:
         return web.Response(text="alive\n")

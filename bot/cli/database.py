@@ -21,14 +21,7 @@ T = TypeVar("T")
 
 
 def run_with_database(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
-    """Run `work` with the configured database and the settings, and return its result.
-
-    `work` runs in a new event loop. Only errors are logged.
-
-    Raises:
-        SettingsError: a setting is wrong, such as a price file that `work` reads.
-        StoreError: the database does not exist, has another schema version, or cannot be used.
-    """
+    """Run `work` with the configured database in a new event loop; only errors are logged."""
     settings = configuration.load_settings()
     logs.configure_logging("ERROR")
 
@@ -40,20 +33,13 @@ def run_with_database(work: Callable[[Database, configuration.Settings], Awaitab
 
 
 def describe_users(users: Sequence[KnownUser]) -> str:
-    """Return the end of a message about an unknown user id: the ids of the users with such a name; empty if none."""
+    """Return the end of a message about an unknown user id: the users with such a name."""
     lines = (f"\n  {user.id}  {', '.join(user.names)}" for user in users)
     return f". --user takes an id, and these users have such a name:{''.join(lines)}" if users else ""
 
 
 async def verify_user(database: Database, user: str) -> None:
-    """Check that something is stored of a user.
-
-    Args:
-        user: the platform's id of the user.
-
-    Raises:
-        StoreError: no user has this id; it lists the ids of the users with such a name.
-    """
+    """Raise a `StoreError`, with the users of such a name, if nothing is stored of a user."""
     async with database.read() as connection:
         users = await find_users(connection, user)
     if user not in (known.id for known in users):
@@ -62,7 +48,7 @@ async def verify_user(database: Database, user: str) -> None:
 
 @asynccontextmanager
 async def open_database(settings: configuration.Settings) -> AsyncIterator[Database]:
-    """Open the configured database, and close it at the end of the block.
+    """Open the configured database for the block.
 
     Raises:
         StoreError: the database does not exist, has another schema version, or cannot be used.

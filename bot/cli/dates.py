@@ -10,11 +10,7 @@ _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_day(text: str) -> date:
-    """Return a day such as `2026-11-22`.
-
-    Raises:
-        ValueError: the text is no such day.
-    """
+    """Return a day such as `2026-11-22`; raise a `ValueError` for another text."""
     try:
         return date.fromisoformat(text.strip())
     except ValueError:
@@ -22,13 +18,9 @@ def parse_day(text: str) -> date:
 
 
 def parse_since(text: str) -> float:
-    """Parse a date, or a time span before now (`2h`), to seconds since the epoch.
+    """Return the time of a span before now (`2h`), or of an ISO 8601 date or time.
 
-    Args:
-        text: a number with the unit `s`, `m`, `h` or `d`; or an ISO 8601 date or time, in UTC without an offset.
-
-    Raises:
-        ValueError: the text is neither.
+    A date without an offset is in UTC. Another text raises a `ValueError`.
     """
     if (found := _TIME_SPAN.fullmatch(text.strip())) is not None:
         return time.time() - float(found["count"]) * _UNIT_SECONDS[found["unit"]]

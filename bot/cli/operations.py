@@ -59,9 +59,7 @@ class RequestResult:
     """Result of a request to the workers to retry or cancel a turn.
 
     Attributes:
-        turn: id of the turn.
         newest: id of the newest rerun of the turn, or of the turn itself.
-        is_done: whether a worker has carried out the request.
         has_worker: whether a worker is alive that will carry out the request.
     """
 
@@ -74,12 +72,8 @@ class RequestResult:
 def status(*, as_json: bool) -> None:
     """Print workers, running turns, channels, queue, open approvals and problems.
 
-    The output is tables and lines. As JSON, it is the fields of `Overview`, with the problems in `findings` and whether
+    The exit code is 1 if there are problems. JSON has the fields of `Overview`, the problems in `findings`, and whether
     there are none in `is_well`.
-
-    Raises:
-        typer.Exit: at the end; the code is 1 if `find_problems` yields any, else 0.
-        SettingsError, StoreError: as for `run_with_database`.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -154,16 +148,7 @@ def print_turns(
 ) -> None:
     """Print the newest turns as a table, or as JSON.
 
-    Args:
-        state: only turns in this state.
-        session: only turns of sessions whose id begins with this text.
-        user: only turns of this author, by the platform's id.
-        since: only turns that began at this time or later, in seconds since the epoch.
-        limit: the most turns.
-
-    Raises:
-        typer.Exit: at the end, with code 0.
-        SettingsError, StoreError: as for `run_with_database`, or nothing is stored of the user.
+    `session` is the beginning of an id, and `user` the platform's id of an author.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -189,14 +174,7 @@ def print_sessions(
 ) -> None:
     """Print sessions as a table or as JSON, those with the newest messages first.
 
-    Args:
-        beginning: only sessions whose id begins with this text; all if empty.
-        user: only sessions with messages of this user, by the platform's id.
-        limit: the most sessions.
-
-    Raises:
-        typer.Exit: at the end, with code 0.
-        SettingsError, StoreError: as for `run_with_database`, or nothing is stored of the user.
+    `beginning` is that of an id, and `user` the platform's id of an author.
     """
 
     async def work(database: Database, _settings: configuration.Settings) -> int:
@@ -229,16 +207,7 @@ def print_sessions(
 
 
 def why(turn: str, *, as_json: bool) -> None:
-    """Print the report of a turn (see `TurnReport`) as tables, or as JSON.
-
-    Args:
-        turn: id of the turn, or its first characters.
-
-    Raises:
-        typer.Exit: at the end, with code 0.
-        SettingsError, StoreError: as for `run_with_database`.
-        UnknownIdError: no turn, or more than one, has such an id.
-    """
+    """Print the report of a turn (see `TurnReport`), given by its id or id prefix."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         report = await _find_report(_make_reports(database, settings), turn)
@@ -252,18 +221,7 @@ def why(turn: str, *, as_json: bool) -> None:
 
 
 def print_prompts(turn: str, *, as_json: bool) -> None:
-    """Print the stored prompts of a turn's model calls (see `StoredPrompt`) as text, or as JSON.
-
-    Args:
-        turn: id of the turn, or its first characters.
-
-    Raises:
-        typer.Exit: at the end, with code 0.
-        SettingsError: as for `run_with_database`, or the prompts were encrypted with another key.
-        StoreError: as for `run_with_database`.
-        UnknownIdError: no turn, or more than one, has such an id.
-        ParleyError: no prompt of the turn is stored; it says why.
-    """
+    """Print the prompts of a turn's model calls; a `ParleyError` says why there are none."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         report = await _find_report(_make_reports(database, settings), turn)
@@ -291,16 +249,6 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
 
     The request is stored in the database, and a worker carries it out. If none does so within `wait` seconds, the
     output says that the retry is requested. The same holds, without a wait, if no worker is alive.
-
-    Args:
-        turn: id of the turn, or its first characters.
-        wait: seconds to wait for a worker to begin the retry.
-
-    Raises:
-        typer.Exit: at the end, with code 0.
-        SettingsError, StoreError: as for `run_with_database`.
-        UnknownIdError: no turn, or more than one, has such an id.
-        ParleyError: the turn did not fail, was already retried, or its session was reset.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -322,19 +270,7 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
 def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     """Request a turn's cancellation, like the Stop button, and print the result.
 
-    The text that the reply shows so far stays. The request is stored in the database, and a worker carries it out. If
-    none does so within `wait` seconds, the output says that the cancellation is requested. The same holds, without a
-    wait, if no worker is alive.
-
-    Args:
-        turn: id of the turn, or its first characters.
-        wait: seconds to wait for a worker to cancel the turn.
-
-    Raises:
-        typer.Exit: at the end, with code 0.
-        SettingsError, StoreError: as for `run_with_database`.
-        UnknownIdError: no turn, or more than one, has such an id.
-        ParleyError: the turn is not active.
+    The text that the reply shows so far stays. The request is stored, and waited for, like that of `retry`.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -350,18 +286,9 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
 
 
 def usage(by: SpendingDimension, *, since: date | None, until: date | None, as_json: bool) -> None:
-    """Print model calls, tokens and cost between two days as a table, or as JSON.
+    """Print model calls, tokens and cost between two days (UTC), both included.
 
-    Both days are included, and are those of UTC.
-
-    Args:
-        by: groups the figures: by user, channel, model or day. Only the table has a total.
-        since: first day; the first of this month if None.
-        until: last day; no limit if None.
-
-    Raises:
-        typer.Exit: at the end, with code 0.
-        SettingsError, StoreError: as for `run_with_database`.
+    `since` is the first of this month by default. Only the table has a total.
     """
     begin = (since or datetime.now(UTC).date().replace(day=1)).isoformat()
     end = until.isoformat() if until else LAST_DAY
@@ -384,14 +311,7 @@ def usage(by: SpendingDimension, *, since: date | None, until: date | None, as_j
 
 
 def _run_command(work: Callable[[Database, configuration.Settings], Awaitable[int]], progress: str) -> None:
-    """Run `work` with the database and the settings; exit with the code it returns.
-
-    Args:
-        progress: text of the spinner, such as `reading`.
-
-    Raises:
-        typer.Exit: always, with the code.
-    """
+    """Run `work` with the database and the settings; exit with the code it returns."""
     with tables.show_progress(progress):
         code = stored.run_with_database(work)
     raise typer.Exit(code=code)
@@ -402,14 +322,7 @@ def _make_reports(database: Database, settings: configuration.Settings) -> TurnR
 
 
 async def _find_report(reports: TurnReports, given: str) -> TurnReport:
-    """Return the report of the turn with a given id or id prefix.
-
-    Args:
-        given: text that the user typed; a copied `turn`, and backticks or brackets around the id are ignored.
-
-    Raises:
-        UnknownIdError: no turn has the id, and none or more than one has the prefix.
-    """
+    """Return the report of a turn by its id or id prefix, perhaps copied with `turn`, backticks or brackets."""
     id_ = given.strip().strip("()`").removeprefix("turn").strip(" `").lower()
     if not _TURN_ID.fullmatch(id_):
         raise UnknownIdError(
@@ -425,13 +338,7 @@ async def _find_report(reports: TurnReports, given: str) -> TurnReport:
 
 
 def _make_services(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:
-    """Return the services by which a command requests a retry or cancellation.
-
-    The process of a command runs no turns.
-
-    Args:
-        report: the report of the turn; the services are for its app.
-    """
+    """Return the services that request a retry or cancellation; the process of a command runs no turns."""
     turns = TurnStore(database, Lease(database), AgentRouter(report.app))
     worker = Worker(turns)
     return InboxStore(database, turns, worker), ConversationService(database, turns, worker, budget=0)
@@ -445,17 +352,7 @@ async def _wait_for_result(
     *,
     is_done: Callable[[TurnReport], bool],
 ) -> RequestResult:
-    """Wait at most `seconds` until a worker has carried out a request for a turn.
-
-    The database is read repeatedly. Without a live worker, the function returns at once.
-
-    Args:
-        report: report of the turn before the request.
-        is_done: returns whether a newer report of the turn shows that the request is carried out.
-
-    Returns:
-        The result, with `is_done` False if no worker is alive or the time is over; the request stays stored then.
-    """
+    """Wait until a worker has carried out a request; without a live worker, return at once."""
     until = time.monotonic() + seconds
     overview = await get_overview(database, reports.prices)
     has_worker = any(is_alive(worker, get_lock_holder(database)) for worker in overview.workers)
@@ -470,13 +367,6 @@ async def _wait_for_result(
 
 
 def _print_result(result: RequestResult, outcome: str, *, as_json: bool) -> int:
-    """Print the result of a request for a turn, and return the exit code 0.
-
-    If the request is not carried out yet, the line says that a worker will do so.
-
-    Args:
-        outcome: text after the turn's id if the request is carried out, such as `is cancelled`.
-    """
     if as_json:
         tables.print_json(result)
     elif result.is_done:
@@ -496,13 +386,6 @@ def _format_age(seconds: float | None) -> str:
 
 
 def _sum_to_json(spent: SpendingSum, by: SpendingDimension) -> dict[str, str | int]:
-    """Return the spending of one user, channel, model or day as a JSON object.
-
-    Returns:
-        The user, channel, model or day under its own name as the key, such as `day`; `name` for a user only;
-        the numbers `calls`, `input`, `cached`, `cache_write`, `output` and `unpriced` as in `SpendingSum`; the exact
-        cost as text in `dollars`.
-    """
     name = {"name": spent.name} if by == "user" else {}
     tokens = {name: getattr(spent, name) for name in ("input", "cached", "cache_write", "output", "unpriced")}
     return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": format_exact_dollars(spent.cost)}

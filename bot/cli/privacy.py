@@ -22,18 +22,7 @@ from core.usage.prices import Prices
 
 
 def export(session: str, files: Path | None, *, as_json: bool) -> None:
-    """Print a stored session, and write its files to a folder.
-
-    The files are those that users attached and those that the agent made.
-
-    Args:
-        session: id of the session.
-        files: the folder, created if needed; None to write no files.
-        as_json: print JSON instead of Markdown.
-
-    Raises:
-        StoreError: no such session is stored, or a file exists already or cannot be written.
-    """
+    """Print a stored session, and write the files of its users and its agent to a folder."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
         form: ExportFormat = "json" if as_json else "md"
@@ -54,23 +43,11 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
 
 
 def forget(*, user: str, session: str, before: date | None, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Delete the stored data of a user or a session, or from before a day.
+    """Delete the stored data of a user or a session, or from before a day (UTC).
 
     A preview and the numbers of deleted conversations, messages and files are printed. Unless `yes` or `dry_run` is
-    set, the operator is asked first; if they decline, nothing is deleted.
-
-    Args:
-        user: the platform's id of the user; empty if not given.
-        session: the id of the session; empty if not given.
-        before: a day (UTC); data from this day on stays. None if not given.
-        dry_run: only print the data that would be deleted.
-        yes: delete without asking.
-        as_json: print JSON; needs `yes` or `dry_run`.
-
-    Raises:
-        SettingsError: not exactly one of `user`, `session` and `before` is given, or `as_json` has neither `yes` nor
-            `dry_run`.
-        StoreError: nothing is stored of the user or session, or the user wrote again during the deletion.
+    set, the operator is asked first; if they decline, nothing is deleted. JSON needs one of the two. If the user
+    writes again during the deletion, it raises a `StoreError`.
     """
     if [bool(user), bool(session), before is not None].count(True) != 1:
         raise SettingsError("forget: give one of --user ID, --session ID and --before DATE")
@@ -105,7 +82,6 @@ def forget(*, user: str, session: str, before: date | None, dry_run: bool, yes: 
 
 
 async def _describe_missing(service: DeletionService, request: DeletionRequest) -> str:
-    """Return the error message for a deletion request that matches no stored data."""
     if request.session_id:
         missing = f"nothing is stored of a conversation with the id {request.session_id}, so nothing was deleted"
         return f"{missing}; `parley sessions` lists the stored ones"

@@ -28,18 +28,7 @@ def run_simulator(settings: Settings, *, terminal: bool = False, is_tour: bool =
 
     The user can chat in the terminal, too, if `terminal` is set or standard input is a pipe or a regular file. The bot
     restarts when a file of the agent in `AGENT` changes. The database and the log of an earlier simulator's bot are
-    replaced.
-
-    It must be the last call of a process: see `run_until_stopped`, which ends the process.
-
-    Args:
-        is_tour: whether the bot starts with the scripted tour's agent.
-        port: port of the web page; if it is in use, another one.
-
-    Raises:
-        SettingsError: the data folder cannot be created, or the simulator is not installed.
-        StoreError: another simulator uses the data folder, or the folder cannot be written to.
-        ParleyError: in the terminal, the bot exited.
+    replaced. It must be the last call of a process: see `run_until_stopped`, which ends the process.
     """
     from bot.simulator import command as simulator  # noqa: PLC0415 - the bot itself does without
 
@@ -71,10 +60,6 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
 
     Before `work`, logging is configured, and the data folder is made private to the user. New files are private, too
     (umask 077).
-
-    Args:
-        work: called with the settings and the stop event.
-        log_file: file for the log; None for standard error.
     """
 
     async def main() -> None:
@@ -124,10 +109,9 @@ def _restrict_access(folder: Path) -> None:
 
 
 def _exit_after_timeout(code: int) -> None:
-    """Exit with `code` after `THREADS_TIMEOUT_SECONDS` if the process still runs then.
+    """Exit after `THREADS_TIMEOUT_SECONDS`; a background thread waits.
 
-    The function returns at once: a background thread waits. A tool's thread may never return, and Python waits for all
-    threads at its end.
+    A tool's thread may never return, and Python waits for all threads at its end.
     """
     timer = threading.Timer(THREADS_TIMEOUT_SECONDS, os._exit, [code])
     timer.daemon = True

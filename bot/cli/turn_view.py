@@ -14,7 +14,6 @@ from core.usage.prices import format_dollars, format_exact_dollars
 
 
 def print_report(report: TurnReport) -> None:
-    """Print a turn report as tables: facts, model calls, tool calls and decisions."""
     values = {
         "turn": report.id,
         "state": f"{report.state}{f' ({report.cancel})' if report.cancel else ''}",
@@ -83,10 +82,7 @@ def print_reports(reports: Iterable[TurnReport]) -> None:
 
 
 def print_prompts(turn: str, prompts: Sequence[StoredPrompt]) -> None:
-    """Print the prompts of a turn's model calls: the messages and the tools of each.
-
-    Their text is indented, so that it cannot look like a heading.
-    """
+    """Print a turn's prompts, indented, so that their text cannot look like a heading."""
     for number, prompt in enumerate(prompts, 1):
         call = ", ".join(filter(None, (prompt.model, prompt.agent, f"{tables.format_time(prompt.called_at)} (UTC)")))
         tables.print_heading(f"Turn {turn}, prompt {number} of {len(prompts)}: {call}")
@@ -106,20 +102,12 @@ def _print_prompt_text(title: str, text: str, cut_characters: int = 0) -> None:
 
 
 def list_authors(report: TurnReport) -> list[str]:
-    """Return a text per author of a turn, in the order of their ids: `NAME (ID)`.
-
-    The text of an author without a known name is the id.
-    """
+    """Return `NAME (ID)` for each author of a turn, or the id alone, in the order of the ids."""
     return [tables.format_user(name, id_) for id_, name in sorted(report.authors.items())]
 
 
 def to_json(report: TurnReport) -> dict[str, Any]:
-    """Return a turn report as JSON types.
-
-    Returns:
-        The attributes of `TurnReport` by name, except `cost`: `dollars` has the exact cost as text instead. For times
-        see `to_jsonable`.
-    """
+    """Return a turn report as JSON types; `dollars` has the exact cost as text, in place of `cost`."""
     fields = tables.to_jsonable(report)
     cost = fields.pop("cost")
     return {**fields, "dollars": format_exact_dollars(cost)}

@@ -1,7 +1,4 @@
-"""Diagnostics of a running bot: problems of workers, turns and channels.
-
-Each problem has a remedy.
-"""
+"""Diagnostics of a running bot: problems of workers, turns and channels, with remedies."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -73,8 +70,6 @@ class Diagnosis:
         subject: id of the worker or turn, or name of the channel; `workers` if none is alive, `inbox` for `waiting`.
             For `failing`, the id of the newest failed turn. For `spending`, the `SpendingUsage.key`, or the name of the
             setting if the key is empty.
-        line: description of the problem.
-        remedy: what an operator can do.
     """
 
     kind: str
@@ -84,9 +79,7 @@ class Diagnosis:
 
 
 def is_alive(worker: WorkerOverview, holder: str | None) -> bool:
-    """Return whether a worker is alive: its lease has not ended.
-
-    With SQLite, `lease_seconds` is None: the worker is alive if any process locks the SQLite file.
+    """Return whether a worker's lease has not ended; with SQLite, whether any process locks the file.
 
     Args:
         holder: id of the process that locks the SQLite file; None if no process does, or with PostgreSQL.
@@ -105,8 +98,7 @@ def find_problems(
     """Yield the problems of a running bot: see `Diagnosis.kind`.
 
     Args:
-        overview: workers, running turns, queue, channels and recent failures, as stored in the database.
-        holder: id of the process that locks the SQLite file; None if no process does, or with PostgreSQL.
+        holder: see `is_alive`.
         time_limit: seconds that a turn may take.
         platforms: names of the configured platforms; other channels are not checked.
         limits: spending limits that are nearly or fully used.

@@ -29,14 +29,9 @@ DATABASE_CHECK_SECONDS = 5.0
 class HealthMonitor:
     """Monitor of the database and of the heartbeats of the platform connections.
 
-    Args:
-        silence_seconds: seconds that a heartbeat may be overdue before the adapter reconnects. After as many seconds
-            more, the adapter reconnects again.
-        max_silence_seconds: seconds that a heartbeat may be overdue before `watch` raises.
-
     Attributes:
         is_ready: whether messages are received and stored; False before `watch` and after `mark_stopping`.
-        reasons: a line for each reason why the bot is not ready; empty if it is ready.
+        reasons: a line for each reason why the bot is not ready.
     """
 
     def __init__(
@@ -57,14 +52,14 @@ class HealthMonitor:
         return list(self._reasons.values())
 
     def mark_stopping(self) -> None:
-        """Report the bot as not ready from now on, because the shutdown has begun."""
+        """Report the bot as not ready from now on."""
         self._reasons["stop"] = "stopping"
 
     async def watch(self, adapters: Collection[PlatformAdapter], database: Database) -> None:
         """Watch the adapters and the database until cancelled.
 
-        An adapter whose heartbeat is overdue is reconnected; one that never had a connection is not. `reasons` has the
-        failures of adapters and database.
+        An adapter whose heartbeat is overdue by `silence_seconds` is reconnected, and again after as many seconds more.
+        One that never had a connection is not.
 
         Raises:
             ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.
@@ -85,10 +80,6 @@ class HealthMonitor:
         """Reconnect adapters whose heartbeat is overdue, until cancelled.
 
         Intervals are measured by the monotonic clock: the wall clock may be set, and a machine may have slept.
-
-        Raises:
-            ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.
-            SchemaError: as for `watch`.
         """
         heartbeats = {adapter: (adapter.last_event_at(), event_loop.now()) for adapter in adapters}
         tries = dict.fromkeys(adapters, 0)
@@ -135,14 +126,7 @@ class HealthMonitor:
         self._set_reason("database", reason)
 
     def _set_reason(self, about: str, reason: str | None = None) -> None:
-        """Store why a platform or the database is not ready, or delete that reason.
-
-        A stored reason is not replaced by another one. Changes are logged.
-
-        Args:
-            about: name of the platform, or `database`.
-            reason: line for `reasons`; None if the platform or the database is ready.
-        """
+        """Store and log why a platform or the database is not ready, or that it is ready again."""
         if reason is not None and about not in self._reasons:
             log.warning("not ready: %s", reason)
             self._reasons[about] = reason

@@ -88,10 +88,7 @@ class RedactingJsonFormatter(JsonFormatter):
 def configure_logging(level: str, file: Path | None = None, log_format: LogFormat = "console") -> None:
     """Configure the log of the process, also for uncaught exceptions and warnings.
 
-    Args:
-        level: the lowest level that is logged; `DEBUG` includes libraries.
-        file: file to write to, which is emptied first; None for standard error.
-        log_format: `console` for readable lines, or `json`.
+    `DEBUG` includes libraries. The file is emptied first; without one, the log goes to standard error.
     """
     handler = logging.StreamHandler() if file is None else logging.FileHandler(file, mode="w")
     handler.setFormatter(RedactingFormatter(_LINE_FORMAT) if log_format == "console" else RedactingJsonFormatter())
@@ -118,11 +115,6 @@ def _is_logged(record: logging.LogRecord) -> bool:
 
 
 def _context_ids() -> Mapping[str, str]:
-    """Return the ids of the current turn, session and trace, for a log entry.
-
-    Returns:
-        The keys `turn` and `session` while a turn runs, and `trace` within a trace; empty for neither.
-    """
     run, trace = get_current_turn(), get_trace_id()
     ids = {"turn": run.turn, "session": run.session} if run is not None else {}
     return {**ids, "trace": trace} if trace else ids

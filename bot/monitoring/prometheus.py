@@ -48,7 +48,6 @@ class MetricsEndpoint:
     """Handler of `GET /metrics`.
 
     Args:
-        health: monitor of the bot, for the metric of its readiness.
         token: bearer token that clients must send, else they get 401. If it is empty, clients on other machines, and
             those behind a proxy, get 403.
     """
@@ -67,10 +66,7 @@ class MetricsEndpoint:
     async def include_parts(
         self, platforms: Collection[Platform], worker: Worker, database: Database
     ) -> AsyncIterator[None]:
-        """Serve metrics of the platforms, worker and database while the block runs.
-
-        The lag of the event loop is also measured meanwhile.
-        """
+        """Serve metrics of the parts, and of the event loop's lag, while the block runs."""
         self._parts = platforms, worker, database
         try:
             async with run_in_background(_measure_loop_lag(), name="loop lag"):
@@ -117,10 +113,7 @@ def _is_local(request: web.Request) -> bool:
 
 @cache
 def _make_registry() -> CollectorRegistry:
-    """Return the Prometheus registry of the process, which the first call creates.
-
-    The first call also sets OpenTelemetry's meter provider, of which a process has only one.
-    """
+    """Return the registry; the first call also sets OpenTelemetry's only meter provider."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)

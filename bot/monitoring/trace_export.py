@@ -34,14 +34,7 @@ _DROPPED_ATTRIBUTES = ("exception.message", "exception.stacktrace")
 
 
 def is_tracing_enabled(environment: Mapping[str, str]) -> bool:
-    """Return whether OpenTelemetry's environment variables enable traces.
-
-    True if `OTEL_TRACES_EXPORTER` is `otlp`, or an OTLP endpoint is set. Always False if `OTEL_TRACES_EXPORTER` is
-    `none`, or `OTEL_SDK_DISABLED` is `true`.
-
-    Args:
-        environment: the environment variables by name.
-    """
+    """Return whether OpenTelemetry's environment variables enable traces."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return environment.get("OTEL_TRACES_EXPORTER") == "otlp" or any(environment.get(name) for name in _ENDPOINTS)

@@ -87,10 +87,6 @@ class AccessSection(SlackSection, DiscordSection):
     rate_limit_per_channel: _Rate = None
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each platform with an id both allowed and blocked.
-
-        The line names the first such id. The conflicts of `SlackSection` come before these lines.
-        """
         yield from super().find_conflicts()
         for allowed, blocked, name in (
             (self.slack_allow, self.slack_block, "SLACK"),
@@ -101,7 +97,6 @@ class AccessSection(SlackSection, DiscordSection):
 
     @property
     def access_policy(self) -> AccessPolicy:
-        """Access policy from the ids in the settings; it decides who may use the bot."""
         servers = {f"guild:{id_}" for id_ in self.discord_guild_ids}
         servers |= {rule for rule in self.discord_allow if rule.startswith("guild:")}
         slack = AccessRules(
@@ -119,5 +114,4 @@ class AccessSection(SlackSection, DiscordSection):
 
     @property
     def user_rate_limits(self) -> UserRateLimiter:
-        """Limiter of the messages per user and per channel, from the settings."""
         return UserRateLimiter(user=self.rate_limit_per_user, channel=self.rate_limit_per_channel)

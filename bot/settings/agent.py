@@ -43,11 +43,6 @@ class AgentSection(SettingsSection):
     tool_timeout_seconds: float = Field(default=TOOL_TIMEOUT_SECONDS, gt=0)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each conflict between the settings of the agent.
-
-        `AGENT` excludes `AGENTS_FILE` and the settings of the built-in agent. `AGENT_INSTRUCTION_FILE` excludes
-        `AGENT_INSTRUCTION`.
-        """
         yield from super().find_conflicts()
         built_in = [name.upper() for name in _BUILT_IN_AGENT_SETTINGS if name in self.model_fields_set]
         if self.agent and built_in:
@@ -61,10 +56,9 @@ class AgentSection(SettingsSection):
             yield "AGENT_INSTRUCTION_FILE and AGENT_INSTRUCTION are both set: remove one of them"
 
     def find_model_faults(self) -> Iterator[str]:
-        """Yield an error line for each fault in the settings of `MODEL` and `MODELS`.
+        """Yield an error line for each fault in `MODEL` and `MODELS`; no SDK of a vendor is imported.
 
-        For the faults see `core.models.vendors.find_model_fault`. `MODEL` is checked only if neither `AGENT` nor a file
-        of agents is used. No SDK of a vendor is imported.
+        `MODEL` is checked only if neither `AGENT` nor a file of agents is used.
         """
         is_needed = not self.agent and self.agents_path is None
         models_by_setting = {"MODEL": (self.model,) if is_needed else (), "MODELS": self.models}
@@ -77,15 +71,11 @@ class AgentSection(SettingsSection):
 
     @property
     def simulator_model(self) -> str:
-        """Full name of the model in the simulator: `MODEL`, or the local model.
-
-        The local model answers if `MODEL` is the default and has no API key.
-        """
+        """Model in the simulator: `MODEL`, or the local model if `MODEL` is the default and has no key."""
         return LOCAL_MODEL if self.model == DEFAULT_MODEL and self.google_api_key is None else self.model
 
     @property
     def endpoints(self) -> VendorSettings:
-        """API keys and base URLs of the model vendors."""
         return VendorSettings(
             google_api_key=get_secret_value(self.google_api_key),
             google_base_url=self.google_base_url,
@@ -97,19 +87,13 @@ class AgentSection(SettingsSection):
 
     @property
     def agents_path(self) -> Path | None:
-        """Path of the file with several agents; None if there is a single agent.
-
-        None if `AGENT` is set, or if the file does not exist and `AGENTS_FILE` is not set.
-        """
+        """Path of the file with several agents; None if there is a single agent."""
         if self.agent or not ("agents_file" in self.model_fields_set or self.agents_file.exists()):
             return None
         return self.agents_file
 
     @property
     def agent_config(self) -> AgentConfig:
-        """Name and instruction of the built-in agent.
-
-        The instruction is read from the file `AGENT_INSTRUCTION_FILE` if that is set.
-        """
+        """Name and instruction of the built-in agent, the latter from its file if that is set."""
         file = self.agent_instruction_file
         return AgentConfig(name=self.agent_name, instruction=read_utf8(file) if file else self.agent_instruction)

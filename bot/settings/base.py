@@ -12,9 +12,6 @@ class SettingsSection(BaseSettings):
 
     An empty value counts as unset; in the environment, it also hides the value in `.env`. Spaces around a value are
     removed, and unknown names are ignored.
-
-    Raises:
-        ValidationError: a value is malformed (pydantic's error).
     """
 
     model_config = SettingsConfigDict(
@@ -43,15 +40,9 @@ class SettingsSection(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _strip_whitespace(cls, value: object) -> object:
-        """Return a text without spaces and line ends around it: pasted values have them.
-
-        A value that is not text is returned unchanged.
-        """
+        """Remove spaces and line ends around a text: pasted values have them."""
         return value.strip() if isinstance(value, str) else value
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each conflict between settings that are valid alone.
-
-        Subclasses override this; here there are none.
-        """
+        """Yield an error line, with the remedy, for each conflict between settings that are valid alone."""
         yield from ()

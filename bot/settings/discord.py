@@ -14,12 +14,7 @@ DISCORD_APPS = "https://discord.com/developers/applications"
 
 
 def _parse_ids(kind: str, hint: str) -> BeforeValidator:
-    """Return a pydantic validator of comma-separated ids: see `parsing.parse_ids`.
-
-    Args:
-        kind: noun for an item with such an id, such as `server`.
-        hint: instruction in the error message that says where to copy an id.
-    """
+    """Return a validator of comma-separated ids; `hint` in its error says where to copy an id."""
     return BeforeValidator(partial(parse_ids, description=f"ids of {kind}s, separated by commas ({hint})"))
 
 

@@ -23,11 +23,7 @@ SLACK_APPS = "https://api.slack.com/apps"
 
 
 def validate_http_url(value: str) -> str:
-    """Return a URL unchanged.
-
-    Raises:
-        ValueError: the value is no http(s) URL with a host.
-    """
+    """Return an http(s) URL with a host unchanged; raise a `ValueError` for any other value."""
     try:
         parts = urlsplit(value)
         is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -39,14 +35,7 @@ def validate_http_url(value: str) -> str:
 
 
 def validate_prefix(value: SecretStr, *, prefix: str, page: str) -> SecretStr:
-    """Return a Slack token unchanged.
-
-    Args:
-        page: the page of the app's settings that has the token, for the error.
-
-    Raises:
-        ValueError: the token does not begin with `prefix`.
-    """
+    """Return a Slack token unchanged; without its prefix, a `ValueError` names the page that has it."""
     if not value.get_secret_value().startswith(prefix):
         raise ValueError(f"it must begin with {prefix}; copy it at {SLACK_APPS}, your app, under {page}")
     return value
@@ -55,13 +44,8 @@ def validate_prefix(value: SecretStr, *, prefix: str, page: str) -> SecretStr:
 def parse_ids(value: object, description: str) -> object:
     """Return a comma-separated text as a tuple of integers; any other value unchanged.
 
-    Parts are stripped of spaces, and empty ones are left out.
-
     Args:
-        description: text after "it must be" in the error message.
-
-    Raises:
-        ValueError: a part of the text has other characters than digits.
+        description: text after "it must be" in the `ValueError` for a part with other characters than digits.
     """
     if not isinstance(value, str):
         return value
@@ -72,10 +56,7 @@ def parse_ids(value: object, description: str) -> object:
 
 
 def split_commas(value: object) -> object:
-    """Return a comma-separated text as a tuple of texts; any other value unchanged.
-
-    Parts are stripped of spaces, and empty ones are left out.
-    """
+    """Return a comma-separated text as a tuple of texts without empty ones; any other value unchanged."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
@@ -88,11 +69,7 @@ HttpUrl = Annotated[str, AfterValidator(validate_http_url)]
 
 
 def read_utf8(file: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        ValueError: the file cannot be read, or is not UTF-8.
-    """
+    """Return the text of a file; raise a `ValueError` if it cannot be read or is not UTF-8."""
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -102,11 +79,7 @@ def read_utf8(file: Path) -> str:
 
 
 def validate_text_file(file: Path) -> Path:
-    """Return the path of a text file unchanged.
-
-    Raises:
-        ValueError: the file cannot be read, is not UTF-8 or has only whitespace.
-    """
+    """Return the path of a text file unchanged; raise a `ValueError` if it has no text."""
     if not read_utf8(file).strip():
         raise ValueError(f"{file} is empty")
     return file
@@ -146,12 +119,8 @@ def normalize_database_url(value: str) -> str:
 def describe_errors(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:
     """Yield a pair of field name and error line for each distinct error of pydantic.
 
-    Args:
-        fields: the fields of the settings, for their defaults and descriptions.
-
-    Returns:
-        The key of the field in `fields`, and a line for operators that names the setting, the expected value and the
-        value. Of a secret it has only the kind, such as `xoxb-`; of a URL, no user and password.
+    The line is for operators: it names the setting, the expected value and the value. Of a secret it has only the kind,
+    such as `xoxb-`; of a URL, no user and password.
     """
     found = dict.fromkeys((str(fault["loc"][0]), _describe_error(fault, fields)) for fault in error.errors())
     yield from found

@@ -113,12 +113,6 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
         return find_language(value) or "en"
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line, with the remedy, for each conflict between settings.
-
-        The conflicts of all sections come first. The others are `BACKFILL_HOURS` not less than `TURN_RETENTION_DAYS`,
-        `APPROVAL_HOURS` or `KEEP_PROMPTS_DAYS` greater than it, a missing or weak `SECRET_KEY` that prompts or tokens
-        need, and SQLite on a Heroku dyno without `ALLOW_EPHEMERAL_DATABASE`.
-        """
         yield from super().find_conflicts()
         if self.backfill_hours >= self.turn_retention_days * 24:
             yield (
@@ -162,7 +156,6 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     @property
     def reply_settings(self) -> ReplySettings:
-        """Limits and buttons of replies, from the settings."""
         return ReplySettings(
             time_limit=self.turn_timeout_seconds,
             max_messages=self.reply_max_messages,
@@ -173,7 +166,6 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     @property
     def backfill_limits(self) -> BackfillLimits:
-        """Greatest age and number of the messages that a backfill fetches."""
         return BackfillLimits(hours=self.backfill_hours, messages=self.backfill_max_messages)
 
     def list_secrets(self) -> list[str]:
@@ -224,16 +216,7 @@ def load_settings() -> Settings:
 
 
 def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]]:
-    """Return the settings, and the error lines of malformed settings by setting name.
-
-    A malformed setting has its default value.
-
-    Args:
-        kind: class of the settings.
-
-    Returns:
-        The settings, and a dictionary: the name of each malformed setting in upper case, with its error lines.
-    """
+    """Return the settings, and the error lines of malformed ones, which have their default value."""
     malformed = dict[str, list[str]]()
     defaults = dict[str, Any]()
     while True:
@@ -246,7 +229,6 @@ def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]
 
 
 def _find_renamed_settings() -> list[str]:
-    """Return an error line for each former setting name in the environment or `.env`."""
     names = {name.upper() for name in (*os.environ, *dotenv_values(".env"))}
     return [f"{old}: this setting is now {new}" for old, new in RENAMED_SETTINGS.items() if old in names]
 
@@ -257,7 +239,6 @@ class MisspeltSetting:
 
     Attributes:
         source: `.env` or `environment`.
-        name: the name of the variable.
         setting: the most similar setting.
     """
 
@@ -279,8 +260,8 @@ def find_misspelt_settings() -> list[MisspeltSetting]:
 
     A name resembles a setting if their `difflib` ratio is at least 0.75. In the environment, which has variables of
     other programs, only limits and settings that protect are compared, and the ratio is at least 0.85. In both, a name
-    resembles such a setting too if it has only words of it, such as `SPENDING_LIMIT`. Former names are left out. A
-    `.env` that cannot be read has no misspelt settings: `load_settings` raises the error.
+    resembles such a setting too if it has only words of it, such as `SPENDING_LIMIT`. A `.env` that cannot be read has
+    no misspelt settings: `load_settings` raises the error.
     """
     known = [name.upper() for name in Settings.model_fields]
     protective = [*filter(_is_protective, known)]

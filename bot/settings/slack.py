@@ -35,10 +35,6 @@ class SlackSection(CommandSection):
     secret_key: SecretStr | None = None
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each missing or conflicting token and key.
-
-        There is also a line for more than `MAX_PROMPTS` prompts.
-        """
         yield from super().find_conflicts()
         if len(self.prompts) > MAX_PROMPTS:
             yield f"SLACK_SUGGESTED_PROMPTS: Slack shows at most {MAX_PROMPTS}; separate them with |"
@@ -108,8 +104,5 @@ class SlackSection(CommandSection):
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """Prompts that Slack suggests in direct messages: the setting, split at `|`.
-
-        Blank parts are left out: a single `|` gives none. An unset or empty setting gives `DEFAULT_PROMPTS`.
-        """
+        """Prompts that Slack suggests in direct messages; a single `|` gives none, an empty setting the default."""
         return tuple(prompt.strip() for prompt in self.slack_suggested_prompts.split("|") if prompt.strip())

@@ -27,7 +27,6 @@ class SpendingSection(SettingsSection):
     model_fallbacks: Names = ()
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line if a fallback model is listed twice."""
         yield from super().find_conflicts()
         if len(set(self.model_fallbacks)) < len(self.model_fallbacks):
             yield "MODEL_FALLBACKS: it lists a model twice"

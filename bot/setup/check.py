@@ -28,9 +28,8 @@ from core.tools.mcp import McpServer
 async def run_checks() -> AsyncGenerator[CheckResult, None]:
     """Check the settings against their services in turn; yield the results.
 
-    First comes a line for each name that `find_misspelt_settings` finds: a failure for a setting that limits or
-    protects, else a note. If `load_settings` fails, a failure per fault follows, and no service is asked. Otherwise the
-    results of each service follow as soon as its check ends.
+    A misspelt setting is a failure if it limits or protects, else a note. If `load_settings` fails, there is a failure
+    for each fault, and no service is asked. The results of a service come as soon as its check ends.
     """
     for misspelt in configuration.find_misspelt_settings():
         yield CheckResult(CheckVerdict.FAIL if misspelt.is_protective else CheckVerdict.NOTE, str(misspelt))
@@ -50,11 +49,7 @@ async def run_checks() -> AsyncGenerator[CheckResult, None]:
 
 
 async def print_checks(*, as_json: bool = False) -> bool:
-    """Print the result of each check; return whether no check failed.
-
-    Args:
-        as_json: print all results as JSON at the end; otherwise a line for each result as soon as it exists.
-    """
+    """Print each result at once, or all as JSON at the end; return whether no check failed."""
     found = list[CheckResult]()
     async with aclosing(run_checks()) as findings:
         async for finding in findings:
@@ -75,11 +70,6 @@ async def _check_discord(settings: Settings) -> list[CheckResult]:
 
 
 async def _check_access(settings: Settings) -> list[CheckResult]:
-    """Check the ids of the `ALLOW` and `BLOCK` settings with the platforms' APIs.
-
-    Returns:
-        A failure for each unknown id, and a note if users have no rate limit.
-    """
     faults, notes = list[str](), list[CheckResult]()
     if settings.rate_limit_per_user is None and (settings.slack or settings.discord):
         line = "RATE_LIMIT_PER_USER is not set, so one user may send any number of messages; 20/h is a good start"
@@ -134,15 +124,6 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
 
 
 def _find_model_setting(name: str, registry: ModelRegistry) -> str:
-    """Return the name of the setting that contains a model, for an error line.
-
-    Args:
-        name: the full name of the model.
-        registry: has the models of each setting.
-
-    Returns:
-        `MODEL`, `MODELS` or `MODEL_FALLBACKS`, the first that contains the model; else "the model of an agent".
-    """
     if name == registry.default:
         return "MODEL"
     if name in registry.selectable:

@@ -106,9 +106,5 @@ def _quote(value: str) -> str:
 
 
 def _parse_values(text: str) -> dict[str, str | None]:
-    """Return the values in the text of a `.env` file, without expanding `${NAME}`.
-
-    Returns:
-        The value by the name of the variable; None for a name without `=`.
-    """
+    """Return the values in the text of a `.env` file, without expanding `${NAME}`."""
     return dict(dotenv_values(stream=io.StringIO(text), interpolate=False))

@@ -19,13 +19,7 @@ EXAMPLE_URL = "https://your-bot.example.com"
 
 
 def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
-    """Return a Slack app's manifest as JSON text, or a Discord bot's invitation link.
-
-    The platform decides which; the other platform's settings are not read.
-
-    Raises:
-        SettingsError: for Discord, the bot token is missing or has no app id.
-    """
+    """Return a Slack app's manifest as JSON text, or a Discord bot's invitation link."""
     match platform:
         case SetupPlatform.SLACK:
             from channels.slack import manifest as slack  # noqa: PLC0415 - imports one platform only
@@ -51,10 +45,6 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
 
 
 def format_create_link(manifest: str) -> str:
-    """Return the link to Slack's page that creates an app from a manifest.
-
-    Args:
-        manifest: JSON, as `format_manifest` returns it.
-    """
+    """Return the link to Slack's page that creates an app from a manifest."""
     compact = json.dumps(json.loads(manifest), separators=(",", ":"))
     return f"{CREATE_APP_URL}&manifest_json={quote(compact, safe=_UNESCAPED)}"

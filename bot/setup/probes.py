@@ -57,7 +57,6 @@ class CheckResult:
 
 
 def make_success(line: str) -> list[CheckResult]:
-    """Return a list with one successful check result."""
     return [CheckResult(CheckVerdict.OK, line)]
 
 
@@ -67,10 +66,7 @@ def to_failures(error: SettingsError) -> list[CheckResult]:
 
 
 async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
-    """Await a check and return its results; a `ParleyError` becomes a failed result.
-
-    A `SettingsError` becomes a failed result per fault. Any other exception is raised.
-    """
+    """Await a check; a `ParleyError` becomes a failed result, a `SettingsError` one for each fault."""
     try:
         return await trial
     except SettingsError as error:
@@ -80,28 +76,13 @@ async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
 
 
 async def check_slack(login: SlackSettings) -> list[CheckResult]:
-    """Check the Slack tokens that are set, by calls of Slack's API.
-
-    Returns:
-        One successful result.
-
-    Raises:
-        SettingsError: Slack refuses a token, scopes are missing (a line for each fault), or Slack cannot be reached.
-    """
+    """Check the Slack tokens that are set, by calls of Slack's API."""
     login_name = await slack_login.verify_tokens(slack_login.make_web_client(login), login.app_token)
     return make_success(f"Slack: {login_name}")
 
 
 async def check_discord(login: DiscordSettings) -> list[CheckResult]:
-    """Check Discord's token, intents and servers by calls of its API.
-
-    Returns:
-        A success for the valid token, then a note for each warning. Then a failure for each server of the settings that
-        the bot is not in.
-
-    Raises:
-        SettingsError: Discord refuses the token or cannot be reached.
-    """
+    """Check Discord's token, intents and servers by calls of its API."""
     report = await discord_login.verify_token(login)
     return [
         *make_success(f"Discord: {report.summary}"),
@@ -113,17 +94,8 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
 async def check_database(url: str, encryption_key: str = "") -> list[CheckResult]:
     """Check that the database opens, and that the key decrypts its stored tokens.
 
-    A missing SQLite file is not created: only its folder, or the nearest one above it that exists, is checked.
-
-    Args:
-        url: as `DATABASE_URL`.
-        encryption_key: as `SECRET_KEY`. The tokens are not checked if it is empty, or migrations are still to apply.
-
-    Returns:
-        One successful result, which tells if migrations are still to apply.
-
-    Raises:
-        SettingsError: the database cannot be used, or the key is wrong.
+    A missing SQLite file is not created: only its folder, or the nearest one above it that exists, is checked. The
+    tokens are not checked if the key is empty, or migrations are still to apply.
     """
     parsed = make_url(url)
     address = parsed.render_as_string(hide_password=True)
@@ -151,12 +123,7 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
 
 
 async def check_model(name: str, provider: Provider, provider_model: str) -> list[CheckResult]:
-    """Check a model by one short request, and return one successful result.
-
-    Args:
-        name: full name of the model, as in `MODEL`.
-        provider: client of the model's provider; it stays open.
-        provider_model: the model's name at the provider.
+    """Check a model by one short request; the provider stays open.
 
     Raises:
         ProviderError: the model cannot answer.

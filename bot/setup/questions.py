@@ -33,12 +33,9 @@ class SetupQuestion:
     """Question of the wizard for the value of one setting.
 
     Attributes:
-        name: name of the setting.
-        instructions: text that says where to find the value.
         check: checks an answer against the service and returns the results; raises `SettingsError` for a wrong answer.
         progress: text of the spinner during the check.
         default: answer if none is given; it is not written to `.env`.
-        is_secret: whether the answer is hidden while it is typed.
         is_required: whether an answer is required; if not, an empty answer is checked too.
         earlier_setting: setting of an earlier question whose answer may be the cause of a failure here; empty if none.
     """
@@ -54,11 +51,7 @@ class SetupQuestion:
 
 
 def slack_questions(*, by_http: bool) -> Iterator[SetupQuestion]:
-    """Yield the questions for the bot token, and the signing secret or app token.
-
-    Args:
-        by_http: whether Slack sends events by HTTP, which needs the secret; Socket Mode needs the app token.
-    """
+    """Yield the questions for the bot token, and the signing secret (HTTP) or app token (Socket Mode)."""
     yield SetupQuestion(
         "SLACK_BOT_TOKEN",
         "On your app's page, under OAuth & Permissions: copy the Bot User OAuth Token (xoxb-...).",
@@ -93,22 +86,14 @@ def discord_question() -> SetupQuestion:
 
 
 def slack_manifest() -> str:
-    """Return the manifest of the Slack app as JSON, before its tokens exist.
-
-    Raises:
-        SettingsError: a setting of `AccessSection` other than the Slack tokens is wrong.
-    """
+    """Return the manifest of the Slack app as JSON, before its tokens exist."""
     return manifests.format_manifest(
         SetupPlatform.SLACK, _validate_section(AccessSection, slack_bot_token=SecretStr("xoxb-"), **_PLACEHOLDERS)
     )
 
 
 def discord_invite_link(token: str) -> str:
-    """Return the link that invites the Discord bot with this token to a server.
-
-    Raises:
-        SettingsError: the token or another setting of Discord is wrong.
-    """
+    """Return the link that invites the Discord bot with this token to a server."""
     part = _validate_section(DiscordSection, discord_bot_token=SecretStr(token))
     return invite.invite_link(invite.application_id_of(token), auto_thread=part.discord_auto_thread)
 
@@ -126,17 +111,11 @@ def model_question() -> SetupQuestion:
 
 
 def model_access_questions(model: str) -> Iterator[SetupQuestion]:
-    """Yield the questions for the base URL and the API key of a model.
+    """Yield the questions for the base URL (only for OpenAI) and the API key of a model.
 
-    The base URL is asked only for OpenAI. Its answer must be in `.env` before the next question is taken: with a base
-    URL, the key is not required. The key is the last question; its check sends a short request to the model.
-    There are no questions if the model's vendor is unknown or needs no API key, such as `local`.
-
-    Args:
-        model: full name of the model.
-
-    Raises:
-        SettingsError: for OpenAI, before the question for the key: a setting of `AgentSection` is wrong.
+    The answer for the base URL must be in `.env` before the next question is taken: with a base URL, the key is not
+    required. The key is the last question; its check sends a short request to the model. There are no questions if the
+    model's vendor is unknown or needs no API key, such as `local`.
     """
     vendor, _ = split_model(model)
     if vendor not in KEY_SETTINGS:
@@ -170,11 +149,7 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
 
 
 def database_question(default_path: str) -> SetupQuestion:
-    """Return the question for the database's URL.
-
-    Args:
-        default_path: SQLite file that is used without an answer.
-    """
+    """Return the question for the database's URL; without an answer, the file is used."""
     return SetupQuestion(
         "DATABASE_URL",
         f"URL of a PostgreSQL database, postgresql://USER:PASSWORD@HOST/NAME; Enter for the file {default_path}.",
@@ -211,16 +186,7 @@ async def _check_discord_token(token: str) -> list[CheckResult]:
 
 
 async def _check_model_name(name: str) -> list[CheckResult]:
-    """Check that the provider of a model exists, and return an empty list.
-
-    The model itself is checked with its API key. Faults of settings other than `MODEL` are ignored.
-
-    Args:
-        name: full name of the model.
-
-    Raises:
-        SettingsError: there is no such provider.
-    """
+    """Check only that the provider exists; the model itself is checked with its API key."""
     try:
         provider, _ = make_provider(name, _agent_settings(model=name).endpoints)
     except SettingsError as error:
@@ -252,11 +218,7 @@ async def _check_database_url(url: str) -> list[CheckResult]:
 def _validate_section(kind: type[_Section], **given: Any) -> _Section:
     """Return a section of the settings with the given values, the rest as configured.
 
-    Args:
-        given: values by the name of the setting in lower case.
-
-    Raises:
-        SettingsError: has a line for each fault, as at the start of the bot.
+    A `SettingsError` has a line for each fault, as at the start of the bot.
     """
     try:
         part = kind(**given)

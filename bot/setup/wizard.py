@@ -72,14 +72,7 @@ class _AnswerResult(Enum):
 def run_wizard(platform: SetupPlatform | None) -> bool:
     """Ask for the required settings in the terminal, check them and write `.env`.
 
-    Args:
-        platform: platform to set up; None asks for it.
-
-    Returns:
-        False if the user stops, which is printed; the answers so far are saved.
-
-    Raises:
-        SettingsError: this is not a terminal, or `.env` cannot be read or written.
+    It returns False if the user stops, which is printed; the answers so far are saved.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SettingsError("init needs a terminal: copy .env.example to .env, fill it in, and run `parley check`")
@@ -98,15 +91,7 @@ def run_wizard(platform: SetupPlatform | None) -> bool:
 
 
 class _Wizard:
-    """Dialog of the wizard in the terminal.
-
-    Args:
-        file: `.env` file to which the answers are written.
-        runner: event loop that runs the checks.
-
-    Attributes:
-        has_saved: whether an answer was written to the file.
-    """
+    """Dialog of the wizard in the terminal."""
 
     def __init__(self, file: EnvFile, runner: asyncio.Runner) -> None:
         self._file = file
@@ -185,9 +170,8 @@ class _Wizard:
     def _ask(self, question: SetupQuestion) -> _AnswerResult:
         """Ask until an answer passes its check or the user skips the question.
 
-        A valid answer is saved to `.env`, and an invalid one only if the user types `_KEEP_WORD`. The result
-        `EARLIER_INVALID` ends the question at once. If the setting is in the environment, nothing is asked or saved:
-        that value is checked, and its result returned.
+        A valid answer is saved to `.env`, and an invalid one only if the user types `_KEEP_WORD`. If the setting is in
+        the environment, nothing is asked or saved: that value is checked, and its result returned.
         """
         try:
             return self._ask_until_valid(question)
@@ -231,10 +215,7 @@ class _Wizard:
                 prompt = f"Paste another; Enter goes on without{keep_hint}: "
 
     def _check_answer(self, question: SetupQuestion, answer: str) -> list[CheckResult]:
-        """Check the answer to a question, print the results and return them.
-
-        A secret answer is registered for redaction first.
-        """
+        """Check an answer, after registering a secret one for redaction; print and return the results."""
         name = question.name
         if question.is_required and not answer:
             findings = [CheckResult(CheckVerdict.FAIL, f"{name}: the answer is empty")]
@@ -250,11 +231,6 @@ class _Wizard:
         return findings
 
     def _judge(self, question: SetupQuestion, findings: Sequence[CheckResult]) -> _AnswerResult:
-        """Return the result of a question from the results of its check.
-
-        It is `GOOD` without failures, `EARLIER_INVALID` if all failures are about the question's `earlier_setting`, and
-        else `LEFT_OUT`.
-        """
         failures = [finding.line for finding in findings if finding.verdict is CheckVerdict.FAIL]
         if (
             question.earlier_setting
@@ -265,13 +241,7 @@ class _Wizard:
         return _AnswerResult.LEFT_OUT if failures else _AnswerResult.GOOD
 
     def _save(self, question: SetupQuestion, answer: str, *, is_announced: bool) -> None:
-        """Write an answer to `.env`, unless it is the setting's value there.
-
-        While the setting has no value in `.env`, the question's default is its value, so the default is not written.
-
-        Args:
-            is_announced: whether a line says that the setting is saved.
-        """
+        """Write an answer to `.env`, unless it is the setting's value there, or without one, its default."""
         if answer == (self._current_value(question.name) or question.default):
             return
         self._file.set_value(question.name, answer)
@@ -284,11 +254,6 @@ class _Wizard:
 
 
 def _default_path(name: str) -> Path:
-    """Return the default of a setting whose value is a path.
-
-    Args:
-        name: the field of `Settings`.
-    """
     return Path(Settings.model_fields[name].default)
 
 
@@ -302,11 +267,7 @@ def _clean(typed: str, name: str) -> str:
 
 
 def _mask(secret: str) -> str:
-    """Return a secret with only its prefix and last characters visible.
-
-    The prefix is one that vendors use, such as `xoxb-`, if any. The last `_SUFFIX_CHARS` characters are visible if the
-    secret has at least `_MIN_SECRET_CHARS`. A URL is returned without its password. The text is empty if the secret is.
-    """
+    """Return a secret with only its vendor's prefix and last characters, and a URL without its password."""
     if "://" in secret:
         try:
             return make_url(secret).render_as_string(hide_password=True)

@@ -50,23 +50,17 @@ async def run_local_platforms(
     """Run the local platforms with the bot, until the user leaves or `stop` is set.
 
     The bot is a separate process, started as in production; only its settings name the local platforms. In the
-    terminal, an exit of the bot ends the simulator too; with the page, `echo` prints the reason.
+    terminal, an exit of the bot ends the simulator too, with a `ParleyError`; with the page, `echo` prints the reason.
 
     In the data folder, which must exist, the database and the log of an earlier simulator's bot are replaced.
 
     Args:
         terminal: whether to chat in the terminal, too; the page is then served, but no browser opens it.
-        agent: folder or file of an agent, at whose changes the bot restarts; empty for no restarts. The bot runs the
-            agent of its own settings (`AGENT`).
+        agent: folder or file of an agent, at whose changes the bot restarts. The bot runs the agent of its own settings
+            (`AGENT`).
         is_tour: whether the bot starts with the scripted tour's agent. It always does if a tiny local model would
             answer for the built-in agent.
         port: port of the page; if it is in use, another one.
-        echo: prints a line to the user.
-
-    Raises:
-        SettingsError: the simulator is not installed, or the page cannot be served at the port.
-        StoreError: another simulator uses the data folder, or the folder cannot be written to.
-        ParleyError: in the terminal, the bot exited; the message has the reason and the path of the log.
     """
     try:
         from bot.simulator.extension import ParleyExtension  # noqa: PLC0415 - an extra
@@ -166,11 +160,6 @@ async def _serve_page(page: "PageServer", port: int, stack: AsyncExitStack) -> N
 
 
 async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator", inspector: "InspectorStore") -> None:
-    """Wait until the bot has reported its models, and is connected to both platforms.
-
-    Raises:
-        TimeoutError: that takes more than `CONNECT_SECONDS`.
-    """
     async with asyncio.timeout(CONNECT_SECONDS):
         while inspector.agent_models is None:
             await inspector.wait_for_change()
@@ -181,12 +170,7 @@ def _create_tour_launch(settings: Settings, environment: Mapping[str, str], mode
     """Create the working folder of the tour's bot; return it and the environment.
 
     Of the operator's settings, the environment has only the data folder, and the prefix of slash commands as in the
-    manifest of the local Slack: the tour must not use their keys and tools. Environment variables that are no settings
-    are inherited.
-
-    Args:
-        environment: variables of the local platforms.
-        model_url: address of the scripted model.
+    manifest of the local Slack: the tour must not use their keys and tools.
     """
     from bot.simulator.tour import STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
 
@@ -220,10 +204,7 @@ def has_piped_input() -> bool:
 
 
 def _open_browser(address: str) -> None:
-    """Open a URL in the web browser if standard output is a terminal on a desktop.
-
-    macOS and Windows are desktops; other systems are if `DISPLAY` or `WAYLAND_DISPLAY` is set.
-    """
+    """Open a URL in the web browser if standard output is a terminal on a desktop."""
     has_desktop = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_desktop and sys.stdout.isatty():
         webbrowser.open(address)
@@ -236,12 +217,6 @@ async def _cancel_tasks(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 async def _report_exits(bot: BotProcess, log: Path, echo: PrintLine) -> None:
-    """Print the reason of each unexpected exit of the bot, until cancelled.
-
-    Args:
-        log: path of the bot's log; the path is printed too.
-        echo: prints a line to the user.
-    """
     while True:
         await bot.ended.wait()
         bot.ended.clear()
@@ -249,7 +224,6 @@ async def _report_exits(bot: BotProcess, log: Path, echo: PrintLine) -> None:
 
 
 async def _report_models(bot: BotProcess, echo: PrintLine) -> None:
-    """Print the models that answer whenever they differ from the printed ones, until cancelled."""
     printed = list[str]()
     while True:
         await bot.wait_for_change()
@@ -260,14 +234,6 @@ async def _report_models(bot: BotProcess, echo: PrintLine) -> None:
 
 
 async def _restart_on_change(bot: BotProcess, agent: Path, echo: PrintLine) -> None:
-    """Restart the bot whenever a file of the agent changes, until cancelled.
-
-    Files are Python, TOML, YAML, Markdown, text and `.env` files. The names of the changed ones are printed.
-
-    Args:
-        agent: folder of the agent, or a file in it: the whole folder is watched.
-        echo: prints a line to the user.
-    """
     from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra
 
     folder = agent if await asyncio.to_thread(agent.is_dir) else agent.parent

@@ -29,7 +29,6 @@ class ParleyExtension(SimulatorExtension):
 
     Attributes:
         bot: the process of the bot; set it before browsers connect.
-        inspector: the turns and calls that the bot has sent.
         inspector_path: the path of the WebSocket to which the bot sends turns and calls, with a secret token.
     """
 
@@ -59,11 +58,7 @@ class ParleyExtension(SimulatorExtension):
         app.router.add_get(f"/{self.inspector_path}", self._serve_inspector_socket)
 
     def create_view(self, sessions: Sessions) -> Json:
-        """Return the turns as in `InspectorStore.create_view`, and the bot's models and tour as `parley`.
-
-        Without a tour, `tour` is None. It has the title and the message of its `steps`, and the `states` of both panes
-        as in `TourState`.
-        """
+        """Return the turns of `InspectorStore.create_view`, and the bot's models and tour as `parley`."""
         bot = self.bot
         states = {key: asdict(_find_tour_state(session)) for key, session in sessions.items()} if bot.is_tour else {}
         parley = {
@@ -85,11 +80,7 @@ class ParleyExtension(SimulatorExtension):
         await self.inspector.wait_for_change()
 
     async def _serve_inspector_socket(self, request: web.Request) -> web.WebSocketResponse:
-        """Serve the WebSocket of the bot until it disconnects.
-
-        The bot sends turns, calls and its models, which are stored in `inspector`, and receives the delay of model
-        calls. Its models are unknown again at the end.
-        """
+        """Store what the bot sends, until it disconnects; its models are unknown again then."""
 
         async def send_model_delay() -> None:
             sent_delay = 0.0
@@ -122,14 +113,7 @@ class ParleyExtension(SimulatorExtension):
         self.inspector.notify()
 
     async def _take_step(self, sessions: Sessions, action: Json) -> str:
-        """Post the message of a step of the tour, unless another step in the open place is not done.
-
-        Args:
-            action: an action's JSON, with the `platform` and the index of the `step`.
-
-        Returns:
-            A hint for the user if the message was not posted, else "".
-        """
+        """Post the message of a step; return a hint for the user if another step is not done."""
         session = sessions[action["platform"]]
         state, place = _find_tour_state(session), session.place
         if state.open_step is not None:

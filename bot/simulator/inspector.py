@@ -58,13 +58,8 @@ Json = dict[str, Any]
 async def connect_inspector(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorPlugin"]:
     """Yield a plugin that sends turns, model and tool calls to the simulator's page.
 
-    While the block runs, a background task connects to the page once, and sends updates: see `InspectorPlugin.run`. The
-    block does not wait for the connection. Updates that are not sent at its end are dropped.
-
-    Args:
-        address: URL of the page's WebSocket.
-        database: read for the turns and their messages.
-        prices: prices of models, for the cost of a turn.
+    A background task connects to the page once, and sends updates; the block does not wait for the connection. Updates
+    that are not sent at the end of the block are dropped.
     """
     plugin = InspectorPlugin(address, database, prices)
     async with run_in_background(plugin.run(), name="inspector"):
@@ -76,11 +71,6 @@ class InspectorPlugin(BasePlugin):
 
     Callbacks queue updates, and `run` sends them. The plugin also delays model calls by the seconds that the user of
     the page has set.
-
-    Args:
-        address: URL of the page's WebSocket.
-        database: read for the turns and their messages.
-        prices: prices of models, for the cost of a turn.
     """
 
     def __init__(self, address: str, database: Database, prices: Prices) -> None:
@@ -96,10 +86,7 @@ class InspectorPlugin(BasePlugin):
         self._turn_started = asyncio.Event()
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Store the id of the session's active turn, to which its next model calls belong.
-
-        A session has at most one active turn. Changed turns of all sessions are queued for the page.
-        """
+        """Store the session's only active turn, to which its next model calls belong."""
         session = invocation_context.session.id
         active_turn = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(ACTIVE_STATES))
         async with self._database.read() as connection:
@@ -110,8 +97,8 @@ class InspectorPlugin(BasePlugin):
     async def run(self) -> None:
         """Connect to the page, and send queued updates until cancelled or disconnected.
 
-        Meanwhile, turns are polled and the delay that the user sets is received. A failed connection is logged. So is a
-        failed poll, and the next one follows after `IDLE_POLL_SECONDS`.
+        A failed connection is logged. So is a failed poll of the turns, and the next one follows after
+        `IDLE_POLL_SECONDS`.
         """
         try:
             async with aiohttp.ClientSession() as session, session.ws_connect(self._address) as socket:
@@ -153,12 +140,7 @@ class InspectorPlugin(BasePlugin):
         self._queue_update("agent_models", {"id": "", **fields})
 
     def _queue_update(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Queue an update for the page, unless it equals the last one of its kind and id.
-
-        Args:
-            kind: `turn`, `tool_call`, `model_call` (with its prompt), `model_response` or `agent_models`.
-            fields: the fields of the turn, call or models, with an `id`.
-        """
+        """Queue an update for the page, unless it equals the last one of its kind and id."""
         update = json.dumps({kind: fields}, ensure_ascii=False, default=str)
         key = f"{kind} {fields['id']}"
         if self._last_sent.get(key) != update:
@@ -166,11 +148,7 @@ class InspectorPlugin(BasePlugin):
             self._updates.put_nowait(update)
 
     async def _queue_turns(self) -> bool:
-        """Queue those of the newest `MAX_TURNS` turns that changed, and their tool calls.
-
-        Returns:
-            Whether one of these turns is active.
-        """
+        """Queue the newest turns that changed, and their tool calls; return whether one is active."""
         reports = list(reversed(await self._reports.list(limit=MAX_TURNS)))
         is_reported = turns.c.id.in_([report.id for report in reports])
         run = sa.func.coalesce(turns.c.run, turns.c.origin)
@@ -186,10 +164,7 @@ class InspectorPlugin(BasePlugin):
         return any(report.state in ACTIVE_STATES for report in reports)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Queue the prompt of a model call for the page, and delay the call.
-
-        The delay is the number of seconds that the user of the page has set. Nothing is queued outside of a turn.
-        """
+        """Queue the prompt of a model call in a turn for the page, and delay the call."""
         context = callback_context._invocation_context
         turn = self._active_turns.get(context.session.id)
         if not turn:
@@ -208,11 +183,7 @@ class InspectorPlugin(BasePlugin):
         await asyncio.sleep(self._model_delay)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Queue the start of a streamed answer, or the end of an answer, for the page.
-
-        The end has the tokens and the error code. Each part of a streamed answer is delayed by a tenth of the delay
-        that the user of the page has set. Nothing is queued outside of a turn.
-        """
+        """Queue the first text or the end of an answer in a turn; delay each part of a stream."""
         call = self._current_call(callback_context)
         if call is None:
             return
@@ -238,17 +209,11 @@ class InspectorPlugin(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
-        """Queue the error type of a failed model call in a turn for the page."""
         del llm_request
         if (call := self._current_call(callback_context)) is not None:
             self._queue_update("model_response", {**call, "ended": True, "error": type(error).__name__})
 
     def _current_call(self, context: CallbackContext) -> Json | None:
-        """Return the model call that an agent is making; None outside of a turn.
-
-        Returns:
-            The call's `id`, the id of its `turn`, and the `seconds` since its start.
-        """
         found = self._model_calls.get((context.invocation_id, context.agent_name))
         turn = self._active_turns.get(context._invocation_context.session.id)
         if found is None or not turn:
@@ -256,16 +221,7 @@ class InspectorPlugin(BasePlugin):
         return {"id": found[0], "turn": turn, "seconds": round(time.monotonic() - found[1], 3)}
 
     async def _describe_cut(self, session: str, sent: Iterable[str]) -> Json:
-        """Return a session's messages since its last reset that are not in a prompt.
-
-        Args:
-            session: id of the session.
-            sent: event ids of the messages in the prompt.
-
-        Returns:
-            The `count` of messages, the sum of their `tokens`, and the `newest` ones, oldest first. These are at most
-            `MAX_CUT_MESSAGES` dictionaries with `role` and `text` (truncated to `MAX_PART_CHARS`, then redacted).
-        """
+        """Return a session's messages since its last reset that are not in a prompt."""
         known = set(sent)
         c = messages.c
         query = (
@@ -300,15 +256,7 @@ def _turn_json(report: TurnReport) -> Json:
 
 
 async def _load_titles(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> dict[str, str]:
-    """Return the titles of turns, as the page shows them.
-
-    Args:
-        condition: selects the turns.
-
-    Returns:
-        By the id of the turn: the texts of its messages, one per line. If it has none, and decisions on approvals or
-        questions started it: these decisions. A turn with neither is left out.
-    """
+    """Return the texts of each turn's messages, or else the decisions that started it."""
     messages_of_turns = (
         sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin).where(condition)
     )
@@ -346,11 +294,6 @@ def _message_json(message: ModelMessage) -> Json:
 
 
 def _part_json(part: Part) -> list[str]:
-    """Return a part of a model message as JSON for the page.
-
-    Returns:
-        A list of two texts: the kind (`text`, `thought`, `file`, `call` or `result`), and the content of at most
-        `MAX_PART_CHARS` characters, with secrets redacted.
-    """
+    """Return the kind and the text of a part, cut and with secrets redacted, for the page."""
     kind, text = describe_part(part)
     return [kind, redact_secrets(text[:MAX_PART_CHARS])]

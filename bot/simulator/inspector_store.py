@@ -27,7 +27,6 @@ class InspectorStore(ChangePublisher[None]):
         turns: the newest `MAX_TURNS` turns by id, oldest first; each has the fields that the bot sent, and `states`
             (pairs of a state and its Unix time), `model_calls` and `tool_calls` by id.
         prompts: the requests of model calls by the id of the call.
-        agent_models: the models of the bot's agents; None until the bot has sent them.
         model_delay: the delay of each model call that the user set, in seconds.
     """
 
@@ -43,11 +42,6 @@ class InspectorStore(ChangePublisher[None]):
 
         The fields of a known turn or call replace its former fields of the same names. The field `prompt` of a model
         call goes to `prompts`. Model and tool calls of an unknown turn are ignored.
-
-        Args:
-            updates: the objects by kind: `turn`, `model_call` (one that begins), `model_response` (further fields of
-                the model call), `tool_call` or `agent_models`. Each has an `id`. A turn also has its `state`, a call
-                the id of its `turn`, and `agent_models` the attributes of `AgentModels`.
         """
         for kind, fields in updates.items():
             if kind == "turn":
@@ -63,12 +57,7 @@ class InspectorStore(ChangePublisher[None]):
         self.notify()
 
     def create_view(self) -> dict[str, Any]:
-        """Return the turns as JSON values by key, for the browser.
-
-        Returns:
-            `turn/ID` for each turn: the fields that the bot sent, `states` (pairs of a state and its Unix time), and
-            the lists `model_calls` and `tool_calls`. `turns`: the ids, newest first.
-        """
+        """Return the turns as `turn/ID`, and their ids, newest first, as `turns`, for the browser."""
         turns_by_key = {
             f"turn/{id_}": turn
             | {"model_calls": list(turn["model_calls"].values()), "tool_calls": list(turn["tool_calls"].values())}

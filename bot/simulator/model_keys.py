@@ -39,10 +39,7 @@ class SavedKey:
 async def save_key(key: str, vendor: str = "", env_file: Path = Path(".env")) -> SavedKey:
     """Try an API key with a short request to a model; store it if the model answers.
 
-    The key is written to `env_file`, and `MODEL` too if the configured model is of another vendor.
-
-    Args:
-        vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.
+    `MODEL` is written too if the configured model is of another vendor. Without a vendor, the key's prefix names it.
 
     Raises:
         SettingsError: the key is not recognized, is refused, cannot be tried or cannot be stored; nothing has changed.
@@ -68,11 +65,7 @@ async def save_key(key: str, vendor: str = "", env_file: Path = Path(".env")) ->
 
 
 def list_models(settings: Settings) -> list[str]:
-    """Return the full names of the models that the configured API keys can use.
-
-    `Settings.simulator_model` is first, then `MODELS`, then the default model if Gemini has a key. All models with a
-    known price follow for each vendor with a key and without another base URL. The local model is last.
-    """
+    """Return the full names of the models that the API keys can use, the simulator's model first."""
     vendors = {
         "gemini-": settings.google_api_key is not None and settings.google_base_url is None,
         "openai/": settings.openai_api_key is not None and settings.openai_base_url is None,

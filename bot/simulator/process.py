@@ -42,7 +42,6 @@ class AgentModels:
     """Models of the bot's agents, as the bot reports them once its agents are loaded.
 
     Attributes:
-        names: the full names of the models that answer.
         uses_default: whether the model that a user selects in the simulator answers for an agent.
         replaced: the full names of the agents' models without an API key, for which that model answers.
     """
@@ -54,11 +53,9 @@ class AgentModels:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """Environment and working folder of a process of the bot.
+    """All environment variables and the working folder of a process of the bot.
 
-    Attributes:
-        environment: all variables of the process.
-        folder: working folder, whose `.env`, `agents.toml` and `mcp.toml` apply; None for the folder of this process.
+    The folder's `.env`, `agents.toml` and `mcp.toml` apply; None is the folder of this process.
     """
 
     environment: Mapping[str, str]
@@ -71,11 +68,9 @@ class BotProcess:
     After an unexpected exit, the process does not run until `restart` or another method that restarts it is called.
 
     Attributes:
-        is_tour: whether the scripted tour's agent answers.
         state: `starting`, `running` once the bot is connected, or `ended`.
         exit_reason: reason of an unexpected exit, or of a restart after a kill; empty once a new process starts.
         log_tail: last lines of the bot's log after an unexpected exit.
-        model: full name of the bot's model.
         models: full names of the models that the user can choose.
         agent: folder of the watched agent, or a file in it; empty if none is watched.
         ended: event that is set at an unexpected exit; a restart does not clear it.
@@ -98,9 +93,7 @@ class BotProcess:
 
         Args:
             environment: variables in addition to those of this process; `tour` replaces all during the tour.
-            log_file: receives the output of the process.
             ready: waits until the bot is connected.
-            tour: environment and folder of the tour's bot.
             find_agent_models: returns the models that the bot has reported; None before.
         """
         self.is_tour = is_tour
@@ -122,10 +115,7 @@ class BotProcess:
 
     @property
     def lacks_key(self) -> bool:
-        """True if a tiny local model answers, or a model without an API key is replaced.
-
-        During the tour, the user's own model counts.
-        """
+        """True if a tiny local model answers, or a model without an API key is replaced."""
         if self.is_tour:
             return not can_call_tools(self.model)
         models = self.agent_models
@@ -138,10 +128,7 @@ class BotProcess:
 
     @property
     def notices(self) -> list[str]:
-        """Lines about the bot's model, for the top of the page and of the terminal.
-
-        There are lines during the tour, for a model that cannot call tools, and for a model without an API key.
-        """
+        """Lines about the bot's model, for the top of the page and of the terminal."""
         if self.is_tour:
             other = self._tour.environment["MODEL"]
             hint = f" All else is answered by {other}, a tiny local model, often wrong."
@@ -157,10 +144,7 @@ class BotProcess:
         return [f"{tiny} is a tiny local model, often wrong: paste a key."] if tiny else []
 
     def describe_models(self) -> list[str]:
-        """Return the `notices`, or a line with the names of the models that answer.
-
-        The list is empty until the bot has loaded its agents.
-        """
+        """Return the `notices`, or else the models that answer; empty until the agents are loaded."""
         names = self.agent_models.names if self.agent_models else ()
         return self.notices or ([f"Model: {', '.join(names)}"] if names else [])
 
@@ -168,8 +152,8 @@ class BotProcess:
     async def run(self) -> AsyncIterator[None]:
         """Run the process while the block runs, and stop it at the end.
 
-        The log file is emptied first. The block begins at once, before the process has started. It continues if the
-        process exits by itself: see `ended`.
+        The log file is emptied first. The block begins before the process has started, and continues if the process
+        exits by itself: see `ended`.
         """
         self._log.write_bytes(b"")
         try:
@@ -179,22 +163,16 @@ class BotProcess:
             await self._stop()
 
     async def kill(self) -> None:
-        """Kill the bot's process; it restarts after `RESTART_DELAY_SECONDS`.
-
-        The end of the process is not awaited. Without a running process, nothing is done.
-        """
+        """Kill the process without waiting for its end; it restarts after `RESTART_DELAY_SECONDS`."""
         if self._process is not None and self._process.returncode is None:
             self._is_exit_expected = True
             self._process.kill()
 
     async def restart(self, model: str = "") -> None:
-        """Stop the process gracefully; it starts again without delay.
+        """Stop the process gracefully; it starts again without delay, perhaps with another model.
 
-        The function returns when the old process has ended, and does not wait for the new one. A process that does not
-        end within `STOP_TIMEOUT_SECONDS` is killed, and restarts after `RESTART_DELAY_SECONDS`.
-
-        Args:
-            model: full name of another model for the user's agent; empty for the same model.
+        It returns when the old process has ended. A process that does not end within `STOP_TIMEOUT_SECONDS` is killed,
+        and restarts after `RESTART_DELAY_SECONDS`.
         """
         self.model = model or self.model
         self._is_exit_expected = True
@@ -204,24 +182,18 @@ class BotProcess:
     async def start_tour(self) -> None:
         """Restart with the tour's agent; wait until the bot is connected or has exited.
 
-        The wait ends after `SWITCH_TIMEOUT_SECONDS` at the latest. During the tour, nothing is done.
+        The wait ends after `SWITCH_TIMEOUT_SECONDS` at the latest.
         """
         await self._switch(is_tour=True)
 
     async def end_tour(self) -> None:
-        """Restart with the user's agent; wait until the bot is connected or has exited.
-
-        The wait ends after `SWITCH_TIMEOUT_SECONDS` at the latest. Outside of the tour, nothing is done.
-        """
+        """Restart with the user's agent, and wait as `start_tour` does."""
         await self._switch(is_tour=False)
 
     async def save_key(self, key: str, vendor: str = "") -> None:
-        """Try an API key, store it in `.env`, and restart with a model of its vendor.
+        """Try an API key, store it in `.env`, end the tour, and restart with a model of its vendor.
 
-        The tour ends. Wait until the bot is connected or has exited, for at most `SWITCH_TIMEOUT_SECONDS`.
-
-        Args:
-            vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.
+        It waits as `start_tour` does. For `vendor` see `bot.simulator.model_keys.save_key`.
 
         Raises:
             ValueError: the key was not stored; the message explains the reason to the user.
@@ -315,13 +287,7 @@ class BotProcess:
 
 
 def _extract_reason(lines: Sequence[str]) -> str:
-    """Return the lines after the last log entry, as the reason of an exit.
-
-    Of a traceback, only the last line is returned. The text is empty if there are no such lines.
-
-    Args:
-        lines: output of the process.
-    """
+    """Return the lines after the last log entry; of a traceback, only its last line."""
     entries = [number for number, line in enumerate(lines) if _LOG_ENTRY.match(line)]
     last = [line for line in lines[entries[-1] + 1 if entries else 0 :] if line.strip()]
     is_trace = any(line.startswith("Traceback ") for line in last)

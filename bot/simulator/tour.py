@@ -83,11 +83,9 @@ class TourStep:
     """Step of the scripted tour.
 
     Attributes:
-        title: the feature that the step shows.
         prompt: the user's message that starts the step.
-        respond: returns the model's response for a request, with a tool call first where the step needs one.
         tools: the tools after whose results the step continues, whatever the newest message is.
-        button: label of a button with which people decide or answer in the step; "" for none.
+        button: label of a button with which people decide or answer in the step.
     """
 
     title: str
@@ -102,11 +100,10 @@ class TourState:
     """State of the tour in one channel, DM or thread.
 
     Attributes:
-        open_step: index of the step that waits for the bot or for a user; None for none.
+        open_step: index of the step that waits for the bot or for a user.
         waits_for_user: whether a user must press a button before the step goes on.
-        next_step: index of the step after the newest result; None without a result. After the last step, it is the
-            number of steps.
-        result_at: seconds since the epoch at which the newest result was posted; 0.0 without one.
+        next_step: index of the step after the newest result; after the last step, the number of steps.
+        result_at: time of the newest result; 0.0 without one.
     """
 
     open_step: int | None = None
@@ -116,11 +113,7 @@ class TourState:
 
 
 def find_step(text: str) -> TourStep | None:
-    """Return the step that a message starts; None for any other message.
-
-    Case and spaces do not matter. The author's name with a colon, a mention and quotes of other messages may precede
-    the message.
-    """
+    """Return the step that a message starts; case, spaces, a mention and quotes do not matter."""
     begin, end = text.find("⟦"), text.rfind("⟧")  # messages around the user's own, which the bot quotes in the prompt
     own = text[:begin] + text[end + 1 :] if 0 <= begin < end else text
     words = " ".join(own.split()).casefold()
@@ -152,7 +145,7 @@ def respond_to_tour(request: ReceivedRequest) -> ScriptedResponse:
     """Return the model's response in the step of the tour to which a request belongs.
 
     If the request ends with a result of a step's tool, it is that step. Otherwise it is the step of the user's newest
-    text; any other text gets the text `OTHER`. A request of the sub-agent `writer` always gets the text `LETTER`.
+    text.
     """
     if _WRITER_NAME in request.system:
         return _stream(LETTER)
@@ -167,7 +160,6 @@ def create_tour_server() -> ScriptedOpenAI:
 
 
 def _say(text: str, next_step: TourStep) -> Say:
-    """Return a streamed answer that ends with the message that starts the next step."""
     return _stream(f"{text.strip()}\n\n**Next step:** write “{next_step.prompt}”")
 
 
@@ -180,14 +172,6 @@ def _call(tool: str, **arguments: object) -> CallTool:
 
 
 def _get_result(request: ReceivedRequest, tool: str) -> object:
-    """Return a tool's result from the calls just before a request.
-
-    Args:
-        tool: the name of the tool.
-
-    Returns:
-        The decoded JSON result of the first of these calls to the tool; None without one.
-    """
     return next((result.content for result in request.tool_results if result.name == tool), None)
 
 

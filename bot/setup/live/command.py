@@ -65,14 +65,10 @@ async def run_live_checks(
 ) -> None:
     """Check each platform that has a place, and report the results; delete everything that the check wrote.
 
-    Args:
-        places: the ids by platform: see `parse_places`.
-        record: the file for the shapes of the exchanges; None for none.
-        speed: how many times faster than the platforms' the rate limits run; more than 1 only for a simulator.
-        seconds: the time limit of a step.
+    No call is made if the file `record`, for the shapes of the exchanges, cannot be created.
 
-    Raises:
-        SettingsError: the file exists, or cannot be written to. No call is made then.
+    Args:
+        speed: how many times faster than the platforms' the rate limits run; more than 1 only for a simulator.
     """
     marker = f"Parley check {secrets.token_hex(4)}"
     with open_recording(record) as recorders:
@@ -93,9 +89,6 @@ def print_live_checks(places: Collection[str], record: Path | None, *, as_json: 
     """Run the live checks, print a line for each result, and return the exit code.
 
     Ctrl-C and SIGTERM end the check once everything that it wrote is deleted; the exit code is then 130.
-
-    Raises:
-        SettingsError: an option or a setting is wrong. No call is made then.
     """
     named, found = parse_places(places), list[CheckResult]()
 

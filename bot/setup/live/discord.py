@@ -168,7 +168,6 @@ class DiscordLiveCheck:
         await self._api.fetch_message(self._channel, self._message)
 
     async def _find_own(self) -> list[Any]:
-        """Fetch the bot's messages with the marker."""
         target = self._api.get_partial_channel(self._channel)
         messages = await self._api.fetch_messages(target, after=0, limit=50)
         return [
@@ -215,11 +214,7 @@ def find_remedy(step: LiveStep, code: str, _response: Any) -> str:
 
 
 async def check_discord(login: DiscordSettings, place: str, marker: str, runner: StepRunner, *, speed: float) -> None:
-    """Make the calls in a place, and delete everything that they wrote, also after a failure.
-
-    Args:
-        speed: see `DiscordApi`.
-    """
+    """Make the calls in a place, and delete everything that they wrote, also after a failure."""
     client = make_client(login)
     api = DiscordApi(client, pauses=PAUSES, speed=speed)
     runner.recorder.attach(api.trace)

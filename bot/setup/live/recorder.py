@@ -37,7 +37,6 @@ class Exchange:
         call: Slack's method, or Discord's HTTP method and path with `{}` for each id.
         status: the HTTP status; 0 without a response.
         retry_after: the header `Retry-After` in seconds; 0 without one.
-        request: the arguments as JSON.
         response: the JSON of the response; None for anything else.
     """
 
@@ -58,13 +57,9 @@ class Exchange:
 
 
 class ExchangeRecorder:
-    """Sees the exchanges of a platform's client by an aiohttp trace.
+    """Sees the exchanges of a platform's client by an aiohttp trace, in order of their end.
 
-    Args:
-        base_url: the URL before a method or path. Requests to others are ignored.
-
-    Attributes:
-        exchanges: in order of their end.
+    Requests to other URLs than those below `base_url` are ignored.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -111,7 +106,6 @@ class ExchangeRecorder:
 
 
 def _parse_body(content_type: str, body: bytes) -> dict[str, Any]:
-    """Return the arguments in a request's body; of a multipart body, the JSON part."""
     kind = content_type.partition(";")[0]
     if kind == "multipart/form-data":
         for part in email.message_from_bytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body).walk():
@@ -126,10 +120,7 @@ def _parse_body(content_type: str, body: bytes) -> dict[str, Any]:
 def to_shape(value: Any, *, is_map: bool = False) -> Any:
     """Return a JSON value without its values: empty texts, zeros, and false.
 
-    Keys that are values become `ANY_KEY`. A list has each shape of its elements once.
-
-    Args:
-        is_map: whether all keys of `value` are values.
+    Keys that are values (all of them with `is_map`) become `ANY_KEY`. A list has each shape of its elements once.
     """
     match value:
         case dict():
@@ -165,10 +156,7 @@ def merge_shapes(one: Any, other: Any) -> Any:
 def open_recording(path: Path | None) -> Iterator[dict[str, ExchangeRecorder]]:
     """Create the file of a recording; yield the recorders by platform whose shapes are written to it at the end.
 
-    Only the user may read the file. Without a path, nothing is written.
-
-    Raises:
-        SettingsError: the file exists, or cannot be written to.
+    Only the user may read the file. A file that exists is an error. Without a path, nothing is written.
     """
     recorders: dict[str, ExchangeRecorder] = {}
     if path is None:

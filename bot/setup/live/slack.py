@@ -291,11 +291,7 @@ def find_remedy(step: LiveStep, code: str, response: Any) -> str:
 
 
 async def check_slack(login: SlackSettings, place: str, marker: str, runner: StepRunner, *, speed: float) -> None:
-    """Make the calls in a place, and delete everything that they wrote, also after a failure.
-
-    Args:
-        speed: see `SlackApi`.
-    """
+    """Make the calls in a place, and delete everything that they wrote, also after a failure."""
     if not login.bot_token:
         line = "SLACK_BOT_TOKEN is not set: set it to the token of one workspace for this check"
         return runner.report(CheckVerdict.FAIL, line)

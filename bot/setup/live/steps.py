@@ -39,10 +39,8 @@ class LiveStep:
     Attributes:
         name: unique on a platform, such as `edit`.
         call: the platform's name of the call.
-        run: makes the call.
         expected: for each dotted path in the response, the expected value, or its type.
         needs: the names of the steps without which this one is not tried.
-        posts: whether the call posts a message.
         repeat_code: the error code of a repeated call, which succeeded before without a response.
         permission: Discord: the permission that the call needs.
     """
@@ -63,13 +61,6 @@ FindRemedy = Callable[[LiveStep, str, Any], str]
 
 class StepRunner:
     """Runs the steps of one platform, and reports one line for each.
-
-    Args:
-        platform: `Slack` or `Discord`.
-        recorder: sees the calls of the steps.
-        report: called with each result.
-        find_remedy: see `FindRemedy`; called with the step, the error code and the JSON of the response.
-        seconds: the time limit of each step.
 
     Attributes:
         uncertain: the names of failed steps that may have posted a message nevertheless.
@@ -96,11 +87,7 @@ class StepRunner:
         self._report(CheckResult(verdict, f"{self._platform}: {line}"))
 
     def report_cleanup(self, place: str, marker: str, left: Sequence[str]) -> None:
-        """Report the end of a check that wrote something.
-
-        Args:
-            left: descriptions of what could not be deleted.
-        """
+        """Report the end of a check that wrote something, and what is `left` of it."""
         for item in left:
             self.report(CheckVerdict.FAIL, f"not deleted: {item}. Delete it by hand")
         if self.uncertain:
@@ -178,7 +165,6 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
 
 
 def _list_failures(exchanges: Sequence[Exchange]) -> str:
-    """Return the failures of calls as the end of a line; empty for none."""
     counts = Counter(filter(None, (exchange.describe_failure() for exchange in exchanges)))
     named = [f"{failure} {f'({count} times)' if count > 1 else ''}".rstrip() for failure, count in counts.items()]
     return f", after {', '.join(named)}" if named else ""
@@ -192,7 +178,6 @@ def _compare(step: LiveStep, exchanges: Sequence[Exchange]) -> str:
 
 
 def _find_difference(expected: Mapping[str, Any], response: Any) -> str:
-    """Return a sentence on the first difference of a response from the expected fields; empty for none."""
     for path, wanted in expected.items():
         value = response
         for name in path.split("."):
