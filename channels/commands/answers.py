@@ -21,7 +21,6 @@ class FormResult:
     """Result of a submitted page of a question's form.
 
     Attributes:
-        text: the message to the user; empty for none.
         question_id: the id of the question whose form the user must open again; empty if the question is answered, or
             cannot be answered by this user.
         page: the page of the form to open, from 0: one with wrong entries, or the next one.
@@ -37,17 +36,10 @@ class FormResult:
 async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -> None:
     """Look up and store the message ids of an open request if none is stored.
 
-    The message is also edited to the current state of the request, and posted if it is not found. A `SurfaceError` is
+    The worker that posted the message may have died before it stored them. The message must be found before the
+    decision on the request: by its buttons, which the decision removes. The reply after the decision refers to it.
+    The message is also edited to the current state of the request, or posted if it is not found. A `SurfaceError` is
     ignored.
-
-    None is stored if the worker that posted the message died too early. The message must be found before the decision
-    on the request: by its buttons, which the decision removes. The reply after the decision refers to the message.
-
-    Args:
-        request: an approval or a question.
-
-    Raises:
-        StoreError: the request cannot be read, or the ids cannot be stored.
     """
     if request.verdict is None and not request.message_ids:
         with suppress(SurfaceError):  # the decision counts, wherever the reply is shown
@@ -64,18 +56,9 @@ class AnswerHandler:
         self._services = services
 
     async def find_open(self, id_: str, user: User, say: MessageCatalog) -> Question | str:
-        """Return a question that is open and that a user may answer.
+        """Return a question that is open and that a user may answer, else the text to show them.
 
         If the question was answered before, its message is updated in the background.
-
-        Args:
-            id_: the question's id.
-
-        Returns:
-            The question. A text to show the user if it is unknown or closed, or they may not answer it.
-
-        Raises:
-            StoreError: the database cannot be read.
         """
         request = await self._services.human_requests.get(id_)
         if not isinstance(request, Question):
@@ -86,20 +69,7 @@ class AnswerHandler:
         return request if request.may_decide(user) else refusal_text(request, say)
 
     async def choose(self, id_: str, position: str, user: User, say: MessageCatalog) -> str:
-        """Store a chosen option as the answer to a question, and update its message.
-
-        Nothing is stored if the user may not answer, or the question is closed or has no such option.
-
-        Args:
-            id_: the question's id.
-            position: the index of the option, as text.
-
-        Returns:
-            Empty if the answer is stored; else a text that tells the user the reason.
-
-        Raises:
-            StoreError: the database cannot be reached.
-        """
+        """Store the option at an index (as text) as the answer; return a refusal, else empty."""
         question = await self.find_open(id_, user, say)
         if isinstance(question, str):
             return question
@@ -113,18 +83,7 @@ class AnswerHandler:
         return text
 
     async def show_page(self, id_: str, page: int, user: User, say: MessageCatalog) -> str:
-        """Show another page of a question's options in its message, in the background.
-
-        Args:
-            id_: the question's id.
-            page: the page to show, from 0.
-
-        Returns:
-            The text to show the user if they cannot answer the question; else empty.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Show another page of options in the background; return a refusal, else empty."""
         question = await self.find_open(id_, user, say)
         if isinstance(question, str):
             return question
@@ -134,12 +93,8 @@ class AnswerHandler:
     def check(self, question: Question, positions: Entries, say: MessageCatalog) -> dict[str, str]:
         """Check the entries of all pages of a form, without storing them.
 
-        Args:
-            positions: the entries by the index of the field (as text). A required field without an entry is invalid.
-
-        Returns:
-            The error message by the index of each invalid field (as text); an error of the whole form is that of the
-            first field. Empty if all are valid.
+        Entries and returned messages are by the index of the field (as text). A required field without an entry is
+        invalid. An error of the whole form is that of the first field.
         """
         _, errors = validate_form(question.form, _by_name(question, positions))
         names: dict[str | None, int] = {field.name: i for i, field in reversed([*enumerate(question.form.fields)])}
@@ -154,17 +109,8 @@ class AnswerHandler:
         correct them.
 
         Args:
-            id_: the question's id.
             positions: the entries by the index of the field (as text).
-            page: the submitted page, from 0.
             page_size: the fields on a page; 0 if the form has one page.
-
-        Returns:
-            The text for the user, and the page to open if entries are missing or invalid, or a page follows. If the
-            user cannot answer the question, only the text that says so.
-
-        Raises:
-            StoreError: the database cannot be reached.
         """
         question = await self.find_open(id_, user, say)
         if isinstance(question, str):
@@ -202,12 +148,7 @@ class AnswerHandler:
         return "\n".join([say(words.FORM_INVALID), *lines])
 
     async def _answer(self, question: Question, user: User, value: object, say: MessageCatalog) -> tuple[str, bool]:
-        """Store an answer, and update the message of its question.
-
-        Returns:
-            The text to show the user; empty for none. And False if the user exceeds a rate limit, so that the question
-            stays open for them.
-        """
+        """Store an answer; return the text for the user, and False if a rate limit leaves the question open."""
         await ensure_message_ids(self._services, question)
         decided = await self._services.human_requests.answer(question.id, user, value)
         if decided.request is None:

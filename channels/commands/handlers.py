@@ -79,10 +79,7 @@ class CommandResult:
     """Result of a command.
 
     Attributes:
-        text: the answer to the author, in their language.
-        file: a file to send with the text; None for none.
         is_visible: whether a reply in the session shows the effect of the command. The text then need not be shown.
-        buttons: the buttons under the text.
     """
 
     text: str
@@ -92,15 +89,7 @@ class CommandResult:
 
 
 class CommandHandler:
-    """Runs the commands that come as messages, slash commands or shortcuts.
-
-    Args:
-        queued_reactions: removes the reactions from waiting messages that a command drops.
-        syntax: the slash commands of the platform, for texts.
-
-    Attributes:
-        syntax: as the argument.
-    """
+    """Runs the commands that come as messages, slash commands or shortcuts."""
 
     def __init__(self, services: ChannelServices, queued_reactions: QueuedReactions, syntax: CommandSyntax) -> None:
         self._services = services
@@ -109,13 +98,7 @@ class CommandHandler:
         self._limiter = CommandLimiter()
 
     def apply_rate_limit(self, message: InboxMessage) -> RateLimitDenial | None:
-        """Count a command or interaction towards the rate limit of its author, in this process.
-
-        A command over the limit counts too.
-
-        Returns:
-            The exceeded rate limit; None if the command may run.
-        """
+        """Count a command towards its author's limit in this process, also one over the limit."""
         return self._limiter.consume(f"{message.channel}:{message.author}")
 
     async def explain_message(
@@ -126,12 +109,7 @@ class CommandHandler:
         If no turn has the message, or the user may not see the report, the text of the result says so.
 
         Args:
-            message_id: the platform's id of the message.
-            event_key: the event key of the message: see `InboxMessage.event_key`.
             file_ids: the platform's ids of the message's files. A file of a reply may be a message of its own.
-
-        Raises:
-            StoreError: the database cannot be reached.
         """
         reports = self._services.turn_reports
         prefixes = [file_prefix(id_) for id_ in file_ids]
@@ -140,17 +118,9 @@ class CommandHandler:
         return CommandResult(await render_report(reports, turn_id, entry.message.author, say, is_admin=is_admin))
 
     async def rate_message(self, message_id: str, event_key: str, rating: Rating, entry: InboxEntry) -> CommandResult:
-        """Store a user's rating of an answer, and return the text to show them.
+        """Store a user's rating of an answer; it replaces their earlier one.
 
-        The rating replaces an earlier one of the same user. If no stored answer belongs to the message, or the session
-        was reset, nothing is stored, and the text says so.
-
-        Args:
-            message_id: the platform's id of a message of the answer, or of the user's message.
-            event_key: the event key of that message: see `InboxMessage.event_key`.
-
-        Raises:
-            StoreError: the database cannot be reached.
+        The message is one of the answer, or the user's own. If no stored answer belongs to it, the text says so.
         """
         turn_id = await self._services.turn_reports.find_turn_of_message(
             entry.message.session_id, message_id, event_key
@@ -163,14 +133,10 @@ class CommandHandler:
     async def run(self, name: CommandName, argument: str, entry: InboxEntry) -> CommandResult:
         """Run a command, and return the result to show its author.
 
-        The caller checks access and counts the command first. If the argument is invalid or the session does not exist,
-        the text of the result says so.
-
-        Args:
-            argument: the argument of the command, of which at most `MAX_ARGUMENT_CHARACTERS` are read; empty for none.
+        The caller checks access and counts the command first.
 
         Raises:
-            StoreError: the database cannot be reached. Nothing is changed, except that a `stop` may have taken effect.
+            StoreError: nothing is changed, except that a `stop` may have taken effect.
         """
         say, argument = words.messages_for(entry.locale), argument.strip()[:MAX_ARGUMENT_CHARACTERS]
         match name:
@@ -285,14 +251,6 @@ class CommandHandler:
         )
 
     async def _agent(self, session: str, agent: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
-        """Choose the agent of a session; without a name, return a list of the agents.
-
-        For a name that users may not choose here, nothing is changed, and the text says so and lists the agents.
-
-        Args:
-            session: the id of the session; empty for the list before the first prompt.
-            agent: the name of the agent; empty for the list.
-        """
         conversations = self._services.conversations
         names = entry.message.location_names
         offered = conversations.agents.list_selectable(names)
@@ -336,10 +294,7 @@ class CommandHandler:
         return "\n".join([say(words.HELP_COMMANDS), "", *ask_lines, *commands, "", menu])
 
     def _list_inputs(self, name: CommandName, say: MessageCatalog) -> list[str]:
-        """Return the ways to enter a command, each as inline code, for the help text.
-
-        They are the name as a message, unless the command is in `PRIVATE_COMMANDS`, and the slash command, if any.
-        """
+        """Return the ways to enter a command, each as inline code, for the help text."""
         argument = f" [{say(ARGUMENT_PLACEHOLDERS[name])}]" if name in ARGUMENT_PLACEHOLDERS else ""
         word = None if name in PRIVATE_COMMANDS else name
         slash_command = self.syntax.format_slash_command(name) if name in self.syntax.names else None
@@ -350,23 +305,15 @@ class CommandHandler:
         return say(PRIVATE_COMMANDS[name], command=self.syntax.format_slash_command(name))
 
     def _remove_reactions(self, dropped: Sequence[InboxMessage]) -> None:
-        """Start to remove the "queued" reactions from messages that will not be answered."""
         for message in dropped:
             self._queued_reactions.remove(message.address)
 
 
 def parse_command(text: str, prefix: str = "") -> tuple[CommandName, str] | None:
-    """Parse a message that consists of a command and its argument.
+    """Parse a message that consists of a command and its argument; None for any other text.
 
-    The name may follow `/` or `!`, with or without the prefix, in upper or lower case. The argument is one word without
-    `?`. Final `.` and `!` are ignored.
-
-    Args:
-        prefix: the prefix of slash commands.
-
-    Returns:
-        The name of the command and its argument (empty for none). None for any other text, for one of
-        `PRIVATE_COMMANDS` without `/` or `!`, and for an argument that the command does not take.
+    The name may follow `/` or `!`, with or without the prefix, in upper or lower case; one of `PRIVATE_COMMANDS` must.
+    The argument is one word without `?` that the command takes; empty for none. Final `.` and `!` are ignored.
     """
     match_ = _compile_pattern(prefix).fullmatch(text.strip())
     name = next((name for name in COMMAND_DESCRIPTIONS if match_ and name == match_["name"].lower()), None)
@@ -388,12 +335,10 @@ def _compile_pattern(prefix: str) -> re.Pattern[str]:
 
 
 def command_limit_message(limited: RateLimitDenial, say: MessageCatalog) -> str:
-    """Return the text for a user who exceeds the rate limit of commands."""
     return say(words.COMMAND_LIMIT_REACHED, minutes=limited.minutes)
 
 
 def prompt_limit_message(limited: RateLimitDenial, say: MessageCatalog) -> str:
-    """Return the text for a user who exceeds the rate limit of messages."""
     return say(words.MESSAGE_LIMIT_REACHED, minutes=limited.minutes)
 
 
@@ -402,5 +347,4 @@ def _agent_line(name: str, description: str) -> str:
 
 
 def _quote_name(name: str) -> str:
-    """Return a name that a user entered, to quote it: truncated and without markup."""
     return shorten_plain(name, _MAX_NAME)

@@ -32,14 +32,7 @@ _RERUN_REFUSALS: Mapping[RerunDenial, str] = {
 
 
 class PressHandler:
-    """Performs the actions of pressed buttons: see `ButtonAction`.
-
-    Args:
-        queued_reactions: adds the reactions that mark messages as waiting.
-
-    Attributes:
-        answers: stores the answers to an agent's questions.
-    """
+    """Performs the actions of pressed buttons: see `ButtonAction`."""
 
     def __init__(self, services: ChannelServices, queued_reactions: QueuedReactions) -> None:
         self._services = services
@@ -47,22 +40,10 @@ class PressHandler:
         self.answers = AnswerHandler(services)
 
     async def handle(self, button: str, *, actor: Actor, locale: str, name: str = "") -> str:
-        """Perform the action of a pressed button, if this user may do so.
+        """Perform the action of a pressed button; return the text for the user, empty for none.
 
-        Nothing is stored if they may not, a rate limit is reached, or the button is out of date; the returned text
-        then says so. The caller has checked that the user has access to the bot.
-
-        Args:
-            button: the id of the button.
-            actor: the user who pressed the button.
-            locale: the user's locale; empty if unknown.
-            name: the user's display name, which is stored with their decision or answer; empty if unknown.
-
-        Returns:
-            The text to show the user; empty for none.
-
-        Raises:
-            StoreError: the database cannot be reached.
+        The caller has checked that the user has access to the bot. Nothing is stored if they may not press the button,
+        a rate limit is reached, or the button is out of date. The user's name is stored with their decision or answer.
         """
         say = words.messages_for(locale)
         parsed = parse_button(button)
@@ -115,11 +96,7 @@ class PressHandler:
                 return say(words.UNKNOWN_BUTTON)
 
     async def _attach_arguments(self, approval_id: str, say: MessageCatalog) -> str:
-        """Post the file with the arguments of an approval once more, in the background.
-
-        Returns:
-            The text to show the user if the approval is gone; else empty.
-        """
+        """Post the file with the arguments of an approval once more, in the background."""
         approval = await self._services.human_requests.get(approval_id)
         if approval is None:
             return say(words.ALREADY_ENDED)
@@ -130,12 +107,7 @@ class PressHandler:
         """Store a decision on an approval, and update its message.
 
         A press after the decision updates the message too: the process that stored the decision may have died before
-        it did so.
-
-        Returns:
-            The text to show the user if they are no approver, the arguments cannot be read yet, the approval is gone or
-            was decided before, or they exceed a user rate limit; empty if the decision is stored. A denial is stored
-            over a limit, too.
+        it did so. A denial is stored over a rate limit, too.
         """
         if (approval := await self._services.human_requests.get(approval_id)) is not None:
             await ensure_message_ids(self._services, approval)

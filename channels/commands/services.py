@@ -22,14 +22,8 @@ class ChannelServices:
     """Services for the messages and interactions of users.
 
     Attributes:
-        inbox: stores the users' messages and commands.
-        conversations: reads and changes sessions and their newest turns.
-        feedback: stores the ratings of answers.
         rerenderer: updates a reply after a user edited or deleted a message.
-        human_requests: the store of approvals and of questions to users.
-        request_messages: posts and edits the messages of approvals and questions.
         entries: stores commands, button presses and forms until they are handled.
-        turn_reports: reads the run records that "Why?" shows.
         denial_notices: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.
         background: starts tasks that are awaited at shutdown.

@@ -25,11 +25,7 @@ _PREFIX = re.compile(r"[-\w]*")
 
 
 def validate_command_prefix(prefix: str) -> str:
-    """Return the prefix of slash commands unchanged.
-
-    Raises:
-        ValueError: Slack or Discord would refuse a slash command with this prefix.
-    """
+    """Return the prefix; raise `ValueError` if Slack or Discord would refuse it."""
     if len(prefix) > MAX_PREFIX_CHARACTERS or prefix != prefix.lower() or not _PREFIX.fullmatch(prefix):
         raise ValueError(
             f"it must have at most {MAX_PREFIX_CHARACTERS} characters: "
@@ -40,13 +36,7 @@ def validate_command_prefix(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommandSyntax:
-    """Slash commands and menu entries of a platform.
-
-    Attributes:
-        prefix: the text between the slash and the name of each slash command; empty for none.
-        names: the names of the slash commands.
-        list_menu_entries: returns the labels of the bot's entries in the menu of a message.
-    """
+    """Slash commands and menu entries of a platform."""
 
     prefix: str
     names: Sequence[SlashCommandName]

@@ -14,19 +14,9 @@ MAX_USERS = 20
 async def render_usage(
     spending: SpendingStore, *, platform: str, author: str, place: str, is_admin: bool, say: MessageCatalog
 ) -> str:
-    """Return a report of the spending of a user and of a place, today and this month.
+    """Return a report of the spending of a user and of a place, today and this month (UTC).
 
-    Days and months are in UTC. An admin also gets the total of all platforms, and the `MAX_USERS` users with the
-    highest spending this month.
-
-    Args:
-        platform: the name of the adapter.
-        author: the platform's id of the user.
-        place: the place id: see `InboxMessage.place`.
-        is_admin: whether the user administers the bot.
-
-    Raises:
-        StoreError: the spending cannot be read.
+    An admin also gets the total of all platforms, and the `MAX_USERS` users with the highest spending this month.
     """
     now = datetime.now(UTC)
     today, month = f"{now:%Y-%m-%d}", f"{now:%Y-%m}-01"
@@ -69,5 +59,4 @@ def _line(sentence: str, day: SpendingSum, month: SpendingSum, say: MessageCatal
 
 
 def _code(name: str) -> str:
-    """Return a name as inline code, on one line of at most 80 characters."""
     return f"`{' '.join(name.replace('`', '').split())[:80]}`"

@@ -26,10 +26,9 @@ _MIN_WAIT_SECONDS = 1.0
 
 
 def find_turn_id(text: str) -> str:
-    """Return the turn id in a command's argument: the last word, in lower case.
+    """Return the last word of a command's argument in lower case: a turn id, which is not checked.
 
-    The argument may also be a pasted error message, which ends with the id. The result is not checked, and may be no
-    turn's id. An argument without a word is returned unchanged.
+    The argument may also be a pasted error message, which ends with the id.
     """
     found = _WORD.findall(text.lower())
     return found[-1] if found else text
@@ -41,14 +40,6 @@ async def render_report(
     """Return the report of a turn as text, for an author of its messages or an admin.
 
     For other users, an unknown turn, and a turn before a reset, the text says that the user cannot see the report.
-
-    Args:
-        turn_id: the id of the turn; None if unknown.
-        author: the platform's id of the user who asks for the report.
-        is_admin: whether this user administers the bot.
-
-    Raises:
-        StoreError: the database cannot be read.
     """
     report = await reports.get(turn_id) if turn_id else None
     if report is None or report.is_reset or not (is_admin or author in report.authors):
@@ -106,10 +97,6 @@ def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
 
 
 def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
-    """Yield report lines: each model with the sums of its calls, then cache and cost.
-
-    If the calls are not stored, the model and the tokens of the turn come last, after cache and cost.
-    """
     calls_by_model = dict[tuple[str, str, bool, bool], list[ModelCall]]()
     for call in report.calls:
         is_failure = call.error not in ("", CANCELLED)
@@ -175,10 +162,6 @@ def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
 
 
 def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Iterator[str]:
-    """Yield report lines on the input of the model, and on the sources of the answer.
-
-    The input is the history, the context messages and the files.
-    """
     if (history := record.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
         if history.summarized_id:
@@ -211,17 +194,11 @@ def _time(report: TurnReport, record: RunRecord, say: MessageCatalog) -> str:
 
 
 def _code(text: str, max_characters: int = MAX_ARGUMENTS) -> str:
-    """Return a text to put within backticks: on one line, truncated.
-
-    Nothing in the text can end the code, mention anybody or be a link.
-    """
+    """Return a text for use in backticks: nothing in it can end the code, mention anybody or be a link."""
     line = " ".join(text.replace("`", "'").split())
     return _disable_mentions(line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…")
 
 
 def _disable_mentions(text: str) -> str:
-    """Return a text with a zero-width space in each mention and `<...>` link.
-
-    Both platforms would parse these even in inline code.
-    """
+    """Put a zero-width space into mentions and `<...>` links, which both platforms parse even in code."""
     return text.replace("<", "<\u200b").replace("@", "@\u200b")
