@@ -39,11 +39,8 @@ _check: ContextVar[tuple[asyncio.Task[Any] | None, CheckNeeded] | None] = Contex
 def cancel_unless(check: CheckNeeded) -> Iterator[None]:
     """Cancel an API call of this task that waits within the block once `check` raises.
 
-    A call waits for its rate limit, or before a retry. A call that is already sent is not cancelled. Tasks that this
-    task creates are not affected.
-
-    Args:
-        check: awaited every `CHECK_SECONDS` while a call waits; the call raises its error.
+    A call awaits `check` every `CHECK_SECONDS` while it waits for its rate limit or before a retry, and raises its
+    error. A call that is already sent is not cancelled. Tasks that this task creates are not affected.
     """
     token = _check.set((asyncio.current_task(), check))
     try:
@@ -56,10 +53,8 @@ def cancel_unless(check: CheckNeeded) -> Iterator[None]:
 def deadline(seconds: float) -> Iterator[None]:
     """Make API calls in the `with` block fail at once if they would wait too long.
 
-    A call raises `RateLimitDeadlineError` if its rate limit is unlikely to allow it in time.
-
-    Args:
-        seconds: the most seconds from the start of the block until the rate limit allows the call.
+    A call raises `RateLimitDeadlineError` if its rate limit is unlikely to allow it within `seconds` from the start of
+    the block.
     """
     token = _deadline.set(event_loop.now() + seconds)
     try:
@@ -69,11 +64,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 class RefusedError(SurfaceError):
-    """The platform refused an API call; a retry cannot succeed.
-
-    Attributes:
-        code: the platform's error code.
-    """
+    """The platform refused an API call; a retry cannot succeed."""
 
     def __init__(self, name: str, code: str) -> None:
         super().__init__(f"{name}: {code}")
@@ -88,8 +79,7 @@ class TransientError(Exception):
     """An API call failed for a temporary reason; it may have taken effect.
 
     Attributes:
-        retry_after: the seconds to wait that the platform's rate limit demands; the call took no effect then. None for
-            other failures.
+        retry_after: the seconds to wait that the platform's rate limit demands; the call took no effect then.
     """
 
     def __init__(self, cause: str, *, retry_after: float | None = None) -> None:
@@ -102,11 +92,6 @@ class Caller:
 
     Args:
         channel: the platform's name, for the metrics.
-        pauses: the seconds before each retry after a temporary failure.
-        speed: how many times faster than the platform's the rate limits' windows run: see `RateLimiters`.
-
-    Attributes:
-        limiters: the rate limiters of the platform.
     """
 
     def __init__(self, channel: str, *, pauses: tuple[float, ...] = RETRY_SECONDS, speed: float = 1.0) -> None:
@@ -125,21 +110,9 @@ class Caller:
     ) -> T:
         """Make an API call once, and count the call in the metrics.
 
-        The caller has acquired a slot (the permission for one call) of `limiter`. The slot is completed, and a refusal
-        for the rate limit reported to `limiter`.
-
-        Args:
-            name: the platform's name of the method, for metrics and log.
-            send: makes the call; raises `RefusedError` or `TransientError`.
-            outer_limiter: another limiter that applies to the call; its slot is awaited here.
-            priority: the priority of the wait for `outer_limiter`.
-
-        Returns:
-            The result of `send`.
-
-        Raises:
-            RefusedError: the platform refuses the call.
-            TransientError: the call failed for a temporary reason.
+        The caller has acquired a slot of `limiter`. The slot is completed, and a refusal for the rate limit reported to
+        `limiter`. A slot of `outer_limiter` is awaited here. `send` raises `RefusedError` or `TransientError`; so does
+        this method.
         """
         outcome = "failed"
         try:
@@ -184,10 +157,9 @@ class Caller:
         Args:
             name: the platform's name of the method, for metrics and log.
             send: makes the call; raises `RefusedError` or `TransientError`.
-            outer_limiter: another limiter that applies to the call.
             priority: the priority of the wait for the limiters. A `STREAM_UPDATE` waits only for `outer_limiter`, and
                 is not retried.
-            has_slot: whether the caller has acquired a slot of `limiter` (the permission for one call) already.
+            has_slot: whether the caller has acquired a slot of `limiter` already.
             find_effect: for a call that must not take effect twice: looks up whether a call without a response took
                 effect; returns the result of the call, or None if it took no effect.
 
@@ -198,9 +170,8 @@ class Caller:
         Raises:
             TransientError: a `STREAM_UPDATE` without `find_effect` failed for a temporary reason. It may have taken
                 effect, or still will.
-            RefusedError: the platform refuses the call.
-            SurfaceError: the last retry failed.
-            RateLimitDeadlineError: the rate limit does not allow the call in time: see `deadline`.
+            SurfaceError: the platform refuses the call, the last retry failed, or the rate limit does not allow the
+                call before the `deadline`.
             Exception: raised by the check of `cancel_unless`.
         """
         pauses = iter(self._pauses)
@@ -230,15 +201,7 @@ class Caller:
 
 
 async def _acquire(limiter: RateLimiter, priority: Priority, *, after: float = 0.0) -> None:
-    """Wait for a slot of the limiter, and acquire it.
-
-    Args:
-        after: seconds to wait first.
-
-    Raises:
-        RateLimitDeadlineError: the limiter is unlikely to allow the call before its deadline: see `deadline`.
-        Exception: raised by the check of `cancel_unless`; no slot is acquired then.
-    """
+    """Wait for a slot of the limiter, and acquire it; an error acquires none."""
     if (due := _deadline.get()) != inf and not limiter.can_acquire(priority, due - event_loop.now()):
         raise RateLimitDeadlineError("the rate limit does not allow the call in time")
 

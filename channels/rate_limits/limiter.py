@@ -52,12 +52,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class _ReportedWindow:
-    """The current window as the platform's headers describe it.
-
-    Attributes:
-        remaining: the calls that are left.
-        resets_at: the end of the window (time of the event loop).
-    """
+    """The current window as the platform's headers describe it; it ends at the loop time `resets_at`."""
 
     remaining: int
     resets_at: float
@@ -65,13 +60,7 @@ class _ReportedWindow:
 
 @dataclass(order=True, slots=True)
 class _Waiter:
-    """A call that waits for a slot, ordered by priority, then by age.
-
-    Attributes:
-        since: the time of the event loop from which the age of the call counts.
-        number: the order among calls of the same age.
-        admitted: done when the call may be made.
-    """
+    """A call that waits for a slot, ordered by priority, then by age."""
 
     priority: Priority
     since: float
@@ -89,10 +78,6 @@ class RateLimiter:
 
     A slot is the permission for one call. A call uses its slot from its start until `window.seconds` after its answer,
     since the time at which it reaches the platform is unknown.
-
-    Args:
-        window: the platform's limit.
-        speed: how many times faster than the platform's the window runs: see `RateLimiters`.
     """
 
     def __init__(self, window: Window, *, speed: float = 1.0) -> None:
@@ -115,11 +100,7 @@ class RateLimiter:
 
     @contextmanager
     def track_reply(self, since: float) -> Iterator[None]:
-        """Count a reply, in the `with` block, among those whose updates share the limit.
-
-        Args:
-            since: the time of the event loop at which the reply began.
-        """
+        """Count a reply that began at a time of the event loop among those that share the limit."""
         self._replies.append(since)
         try:
             yield
@@ -128,11 +109,10 @@ class RateLimiter:
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
-        """Reserve a slot (the permission for one call) in the `with` block.
+        """Reserve a slot in the `with` block, without waiting for a free one: see `can_reserve`.
 
         Calls with the priorities `STREAM_UPDATE` and `BACKFILL` cannot use reserved slots, up to
-        `MAX_RESERVED_FRACTION` of the limit. The reservation neither waits nor checks that a slot is free: see
-        `can_reserve`.
+        `MAX_RESERVED_FRACTION` of the limit.
         """
         self._reserved += 1
         try:
@@ -142,14 +122,13 @@ class RateLimiter:
             self._admit_waiters()
 
     async def acquire(self, priority: Priority, since: float | None = None) -> None:
-        """Wait for a slot (the permission for one call), and acquire it.
+        """Wait for a slot, and acquire it; the caller ends it by `complete` or `release`.
 
-        The caller then ends the slot by `complete` or `release`. A cancelled wait acquires no slot.
+        A cancelled wait acquires no slot. Of calls with the same priority, older ones go first.
 
         Args:
-            since: the time of the event loop from which the age of the call counts; None for now. Of calls with the
-                same priority, older ones go first. For a stream update it is the time since which the shown text is
-                out of date. For the first text of a reply it is `FIRST_TEXT`.
+            since: the time of the event loop from which the age of the call counts; None for now. For a stream update,
+                the shown text is out of date since then. For the first text of a reply, it is `FIRST_TEXT`.
         """
         waiter = self._waiter(priority, since)
         insort(self._queue, waiter)
@@ -165,13 +144,10 @@ class RateLimiter:
             raise
 
     def try_acquire(self, priority: Priority) -> bool:
-        """Acquire a slot (the permission for one call), if one is free now.
+        """Acquire a slot, if one is free now; the caller ends it by `complete` or `release`.
 
-        The caller then ends the slot by `complete` or `release`.
-
-        Returns:
-            True if a slot was acquired. False if none is free, a more urgent call waits for it, or a `STREAM_UPDATE`
-            comes too soon after the last one: these are spread over time.
+        No slot is acquired either if a more urgent call waits for it, or if a `STREAM_UPDATE` comes too soon after the
+        last one: these are spread over time.
         """
         waiter = self._waiter(priority)
         if (self._queue and self._queue[0] < waiter) or self._wait_seconds(waiter) > 0:
@@ -180,29 +156,19 @@ class RateLimiter:
         return True
 
     def release(self) -> None:
-        """Free an acquired slot (the permission for one call) whose call is not made.
-
-        The slot is assigned to a waiting call, if any.
-        """
+        """Free an acquired slot whose call is not made, for a call that waits."""
         self._in_flight = max(0, self._in_flight - 1)
         self._admit_waiters()
 
     def complete(self) -> None:
-        """Record the end of a call that used an acquired slot.
-
-        The slot (the permission for one call) becomes free one window of the rate limit later.
-        """
+        """Record the end of a call; its slot becomes free one window of the rate limit later."""
         self._answered.append(event_loop.now())
         self.release()
 
     def report_headers(self, *, remaining: int, reset_after: float) -> None:
-        """Set the current window from the rate limit headers of the platform's response.
+        """Set the current window from the platform's headers: calls that remain, seconds until it ends.
 
         Responses may arrive in another order: the lowest `remaining` of a window counts.
-
-        Args:
-            remaining: the calls that are left in the window.
-            reset_after: the seconds until the window ends.
         """
         resets_at, before = event_loop.now() + reset_after + CLOCK_SKEW_SECONDS, self._reported
         if before is not None and resets_at < before.resets_at + self._release_seconds:  # the same window
@@ -214,9 +180,6 @@ class RateLimiter:
 
         Further refusals within `retry_after` do not halve the limit again. Each later window without a refusal raises
         it by the factor `RECOVERY_FACTOR`, up to its full value.
-
-        Args:
-            retry_after: the seconds that the platform demands in its response 429.
         """
         now = event_loop.now()
         if now >= self._backoff_until:  # calls that were in flight together are refused together
@@ -225,14 +188,11 @@ class RateLimiter:
         self._backoff_until = max(self._backoff_until, self._closed_until)
 
     def can_reserve(self, calls: int) -> bool:
-        """Return whether `calls` more slots can be reserved; reserve none.
+        """Return whether `calls` more slots can be reserved; 0 asks whether the reserved ones still fit.
 
         The slots must be free now. If more than half of the limit is reserved already, slots that become free within
         `RESERVE_SECONDS` count too, unless the window is longer. At most `MAX_RESERVED_FRACTION` of all these slots can
         be reserved, and nothing while a 429 allows no call.
-
-        Args:
-            calls: the slots besides those that are reserved; 0 asks whether the reserved ones still fit.
         """
         seconds = RESERVE_SECONDS / self._speed if self._reserved > self._limit // 2 else 0.0
         windows = int(seconds / self._window.seconds)
@@ -241,48 +201,32 @@ class RateLimiter:
         return event_loop.now() >= self._closed_until and min(free, max_calls) - self._reserved >= calls
 
     def can_acquire(self, priority: Priority, seconds: float) -> bool:
-        """Return whether a new call is likely to get a slot within `seconds` from now.
-
-        Args:
-            priority: the priority of the call; waiting calls that are as urgent or more go first.
-        """
+        """Return whether a new call is likely to get a slot within `seconds` from now."""
         earlier = sum(waiter.priority <= priority for waiter in self._queue)
         return self._closed_until <= event_loop.now() + seconds and self._free_within(seconds) > earlier
 
     @property
     def calls_per_reply(self) -> float:
-        """The updates that one more reply could make within `EXPECTED_REPLY_SECONDS`.
-
-        Negative if more slots are used or reserved than become free in that time.
-        """
+        """The updates that one more reply could make within `EXPECTED_REPLY_SECONDS`; may be negative."""
         free = self._free_within(EXPECTED_REPLY_SECONDS / self._speed) - self._reserved
         return free / (len(self._replies) + 1)
 
     @property
     def headroom(self) -> float:
-        """This worker's free slots as a fraction of the platform's limit, from 0 to 1.
-
-        0 while a 429 allows no call.
-        """
+        """This worker's free slots as a fraction of the limit, 0 to 1; 0 while a 429 allows no call."""
         if event_loop.now() < self._closed_until:
             return 0.0
         return min(1.0, max(0.0, self._free_within(0.0) / self._window.calls))
 
     @property
     def is_idle(self) -> bool:
-        """True if no call uses, awaits or reserves a slot, and no reply is tracked.
-
-        False while a 429 allows no call.
-        """
+        """True if no call uses, awaits or reserves a slot, no reply is tracked, and no 429 is in force."""
         self._expire()
         is_used = self._used_slots or self._queue or self._replies or self._reserved
         return not is_used and event_loop.now() >= self._closed_until
 
     def record_usage(self) -> LimitUsage:
-        """Return this worker's use of the limit, to be sent to the other workers.
-
-        The use is also stored: later calls of `apply_peer_usage` compute this worker's share from it.
-        """
+        """Return this worker's use of the limit; `apply_peer_usage` computes this worker's share from it."""
         self._expire()
         self._announced = LimitUsage(max(len(self._replies), self._reserved), self._used_slots)
         return self._announced
@@ -293,9 +237,6 @@ class RateLimiter:
         A smaller share takes effect at once, and so does the whole limit if there is no other worker. Any other larger
         share takes effect only after `SETTLE_ROUNDS` calls of this method. For the size of a share see
         `RateLimiters.apply_peer_usage`.
-
-        Args:
-            peers: the announced usage of each other worker; empty if there is none.
         """
         if not peers:
             self._rounds.clear()
@@ -310,10 +251,7 @@ class RateLimiter:
         return _Waiter(priority, since, next(self._numbers), asyncio.get_running_loop().create_future())
 
     def _admit_waiters(self) -> None:
-        """Assign the free slots to waiting calls, most urgent first.
-
-        If calls still wait, a timer repeats this when the next slot is free.
-        """
+        """Assign the free slots to waiting calls, most urgent first; a timer repeats this for the rest."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -333,10 +271,7 @@ class RateLimiter:
             self._last_update = event_loop.now()
 
     def _wait_seconds(self, waiter: _Waiter) -> float:
-        """Return the seconds until a waiting call may be made if it is the next call.
-
-        Zero or less: it may be made now.
-        """
+        """Return the seconds until a waiting call may be made if it is the next call; may be negative."""
         now, (free, refills) = event_loop.now(), self._capacity()
         if waiter.priority >= Priority.STREAM_UPDATE and (
             reserve := min(self._reserved, int(self._limit * MAX_RESERVED_FRACTION))
@@ -358,10 +293,6 @@ class RateLimiter:
         """Return the time of the event loop at which the next stream update is due.
 
         The free slots are spread evenly over the time until more are free, or until the replies are expected to end.
-
-        Args:
-            free: the slots that are free now.
-            refills: the times of the event loop at which one more slot becomes free each, in order.
         """
         now, last, window = event_loop.now(), self._last_update, self._window.seconds
         expected, minimum = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
@@ -375,19 +306,13 @@ class RateLimiter:
         return last + max(pauses, default=0.0)
 
     def _capacity(self) -> tuple[int, Sequence[float]]:
-        """Return the number of free slots, and the times at which each used slot is free.
-
-        Returns:
-            The number, negative if more slots are used than this worker's share; the times of the event loop, in
-                order.
-        """
+        """Return the free slots (negative beyond this worker's share), and the times at which more are free."""
         self._expire()
         if (reported := self._reported) is not None:
             return self._get_share(reported.remaining) - self._in_flight, [reported.resets_at] * self._limit
         return self._limit - self._used_slots, [at + self._window.seconds for at in self._answered]
 
     def _free_within(self, seconds: float) -> int:
-        """Return the number of slots that are free within `seconds`; may be negative."""
         free, refills = self._capacity()
         windows, rest = divmod(seconds, self._window.seconds)
         until = event_loop.now() + rest
@@ -399,18 +324,12 @@ class RateLimiter:
         return self._get_share(max(1, int(self._window.calls * self._backoff)), is_window=True)
 
     def _get_share(self, calls: int, *, is_window: bool = False) -> int:
-        """Return this worker's share of `calls`, at least one; 0 of 0.
-
-        Args:
-            is_window: whether these are the calls of a whole window; then the calls that other workers made beyond
-                their shares are subtracted.
-        """
+        """Return this worker's share of `calls`, at least one; 0 of 0."""
         parts = [_divide_calls(calls, own, others, is_window=is_window) for own, others in self._rounds]
         return min(calls, max(1, min(parts, default=calls)))
 
     @property
     def _used_slots(self) -> int:
-        """The number of slots in use: calls in flight and those of the last window."""
         return len(self._answered) + self._in_flight
 
     @property
@@ -418,10 +337,7 @@ class RateLimiter:
         return RESERVE_RELEASE_SECONDS / self._speed
 
     def _expire(self) -> None:
-        """Delete ended calls older than a window, and the reported window once it is over.
-
-        A limit that a refusal lowered is raised for each window since then.
-        """
+        """Delete ended calls older than a window, and the reported window once it is over."""
         now, seconds = event_loop.now(), self._window.seconds
         begin = now - seconds
         if self._reported is not None and self._reported.resets_at - now <= MIN_WAIT_SECONDS:
@@ -436,10 +352,7 @@ class RateLimiter:
 def _divide_calls(calls: int, own: LimitUsage, others: Sequence[LimitUsage], *, is_window: bool) -> int:
     """Return this worker's share of `calls`, in proportion to its replies in progress.
 
-    Args:
-        own: the usage that this worker announced.
-        others: the usage of each other worker.
-        is_window: see `RateLimiter._get_share`.
+    If these are the calls of a whole window, those that other workers made beyond their shares are subtracted.
     """
     share = calls / sum(1 + REPLY_WEIGHT * use.live for use in (own, *others))
     excess = sum(max(0.0, use.used - share * (1 + REPLY_WEIGHT * use.live)) for use in others) if is_window else 0.0

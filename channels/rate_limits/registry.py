@@ -13,8 +13,6 @@ MAX_LIMITERS = 1000
 class RateLimiters:
     """Rate limiters by key; calls that share a limit of the platform share a key.
 
-    If there are more than `MAX_LIMITERS`, idle limiters are deleted.
-
     Args:
         speed: how many times faster than the platform's the windows run; more than 1 only for a simulator whose clock
             runs faster, too.
@@ -40,11 +38,7 @@ class RateLimiters:
         return limiter
 
     def record_usage(self) -> dict[str, LimitUsage]:
-        """Return this worker's use of each limit, by a hash of the limiter's key.
-
-        Limiters without calls and replies are left out. The use is also stored: later calls of `apply_peer_usage`
-        compute this worker's shares from it.
-        """
+        """Return this worker's use of each limit, by a hash of its key; `apply_peer_usage` uses it, too."""
         usage = {_digest(key): limiter.record_usage() for key, limiter in self._limiters.items()}
         return {name: use for name, use in usage.items() if use != LimitUsage()}
 
@@ -54,9 +48,6 @@ class RateLimiters:
         The workers divide a limit in proportion to 1 + `REPLY_WEIGHT` * `LimitUsage.live`. Calls of the others beyond
         their shares are subtracted from this worker's, which is one call at least. A larger share takes effect after
         `SETTLE_ROUNDS` calls of this method, a smaller one at once. New limiters get a share too.
-
-        Args:
-            peers: the announced usage of each other worker; without one, the share is the whole limit.
         """
         self._others = peers
         for key, limiter in self._limiters.items():
@@ -72,8 +63,5 @@ class RateLimiters:
 
 
 def _digest(key: Hashable) -> str:
-    """Return a hash of a limiter's key, to be sent to other workers.
-
-    A key may hold a secret, such as a `response_url`.
-    """
+    """Return a hash for other workers: a key may hold a secret, such as a `response_url`."""
     return blake2b(repr(key).encode(), digest_size=12).hexdigest()
