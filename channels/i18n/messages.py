@@ -264,9 +264,6 @@ class MessageCatalog:
 
     A catalogue is called with the English message as key, and the values of its placeholders. Without a translation,
     the result is the English message.
-
-    Attributes:
-        language: one of `LANGUAGES`.
     """
 
     def __init__(self, language: str) -> None:
@@ -275,12 +272,7 @@ class MessageCatalog:
         self._translations = gettext.translation(_DOMAIN, _LOCALES, languages, fallback=language == _ENGLISH)
 
     def __call__(self, sentence: str, **facts: object) -> str:
-        """Return a message in this language, with its placeholders filled in.
-
-        Args:
-            sentence: the English message, which is used if it has no translation.
-            facts: the values of the placeholders in braces, by name; without any, placeholders stay as they are.
-        """
+        """Return a message with its placeholders filled in; without any `facts` they stay as they are."""
         text = self._translations.gettext(sentence)
         return text.format(**facts) if facts else text
 
@@ -289,11 +281,6 @@ class MessageCatalog:
         return f"⚠️ {self(sentence)}"
 
     def format_error_with_id(self, sentence: str, turn_id: str) -> str:
-        """Return an error message as `format_error` does, followed by the turn's id.
-
-        Args:
-            sentence: the English message.
-        """
         return f"{self.format_error(sentence)} {self(TURN_ID, id=turn_id)}"
 
     def format_elapsed(self, seconds: int | str) -> str:
@@ -303,10 +290,7 @@ class MessageCatalog:
         return self(USING_TOOL, tool=tool.replace("_", " "))
 
     def translate_ending(self, text: str) -> str:
-        """Return an answer in which the core's English notes are translated.
-
-        The core adds a note at the end if an answer was cut off or withheld, or a file is left out.
-        """
+        """Return an answer in which the core's English notes are translated."""
         notes = (CUT_OFF_NOTE, BLOCKED_NOTE, BROKEN_OFF_NOTE, UNCLEAR_NOTE, FILE_TOO_LARGE_NOTE, EMPTY_FILE_NOTE)
         for sentence in notes:
             text = text.replace(sentence, self(sentence))
@@ -317,33 +301,17 @@ _default = ContextVar("language", default=_ENGLISH)
 
 
 def set_default(language: str) -> None:
-    """Set the language for users whose locale is unknown or has no catalogue.
-
-    It is set in the current `contextvars` context.
-
-    Args:
-        language: one of `LANGUAGES`.
-    """
+    """Set the language for users whose locale is unknown, in the current `contextvars` context."""
     _default.set(language)
 
 
 def messages_for(locale: str) -> MessageCatalog:
-    """Return the messages in a user's language, or else in the default language.
-
-    Args:
-        locale: as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if unknown.
-    """
+    """Return the messages for a platform's locale (`ko-KR`), or else in the default language."""
     return _load_catalog(find_language(locale) or _default.get())
 
 
 async def resolve_locale(locale: Awaitable[str]) -> str:
-    """Await a user's locale, and return it.
-
-    After `LOCALE_SECONDS`, the awaitable is cancelled, and an empty text is returned.
-
-    Raises:
-        Exception: raised by `locale`.
-    """
+    """Return a user's locale; after `LOCALE_SECONDS`, cancel the awaitable and return an empty text."""
     try:
         async with asyncio.timeout(LOCALE_SECONDS):
             return await locale
@@ -352,11 +320,7 @@ async def resolve_locale(locale: Awaitable[str]) -> str:
 
 
 def find_language(locale: str) -> str:
-    """Return the first supported language of a locale; empty if there is none.
-
-    Args:
-        locale: such as `ko-KR`, or a list of several (`ko:en`).
-    """
+    """Return the first supported language of a locale or a list of them (`ko:en`), or an empty text."""
     names = (re.split("[-_.@]", name)[0].lower() for name in locale.split(":"))
     return next((name for name in names if name in LANGUAGES), "")
 
