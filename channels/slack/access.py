@@ -29,8 +29,9 @@ _UNKNOWN = {"user_not_found", "users_not_found", "user_not_visible", "channel_no
 class SlackIdentityResolver:
     """Looks up the user groups of authors, and the locations of interactions.
 
+    Each method raises `SurfaceError` if the user groups cannot be looked up.
+
     Args:
-        directory: looks up the user groups of a workspace.
         needs_groups: whether access rules or approvals name user groups; if not, no groups are looked up.
     """
 
@@ -39,13 +40,7 @@ class SlackIdentityResolver:
         self._needs_groups = needs_groups
 
     async def resolve_message(self, incoming: IncomingMessage) -> IncomingMessage:
-        """Return a message with the user groups of its author as their roles.
-
-        A message of a bot, or of an author without groups, is returned as it is.
-
-        Raises:
-            SurfaceError: the user groups cannot be looked up.
-        """
+        """Return a message with the user groups of its author, if they have any, as their roles."""
         inbound = incoming.inbound
         if inbound.is_bot:
             return incoming
@@ -57,30 +52,13 @@ class SlackIdentityResolver:
     async def resolve_interaction(
         self, team: str, channel: str, user: str, *, home_team: str = ""
     ) -> tuple[Actor, Location]:
-        """Return an interaction's author, with user groups as roles, and its location.
-
-        Args:
-            team: the id of the workspace of the interaction.
-            channel: the id of the channel.
-            user: the id of the author.
-            home_team: the id of the author's own workspace; empty for `team`.
-
-        Raises:
-            SurfaceError: the user groups cannot be looked up.
-        """
+        """Return an interaction's author, with user groups as roles, and its location."""
         home_team = home_team or team
         roles = await self._groups_of(team, user)
         author = Actor(PLATFORM, user, roles=roles, workspaces=(home_team,), is_external=home_team != team)
         return author, location_of(team, channel)
 
     async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
-        """Return the ids of a user's groups in a workspace; empty for none.
-
-        If no setting needs groups, nothing is looked up, and the result is empty.
-
-        Raises:
-            SurfaceError: the groups cannot be looked up.
-        """
         if not self._needs_groups:
             return ()
         groups = await self._directory.get_user_groups(team)
@@ -90,19 +68,15 @@ class SlackIdentityResolver:
 
 
 def is_user_group_id(id_: str) -> bool:
-    """Return whether a Slack id is the id of a user group."""
     return id_.startswith("S")
 
 
 async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
-    """Look up the ids of access rules on Slack; return a line for each unknown id.
+    """Look up the ids of access rules (`kind:id`) on Slack; return a line for each unknown id.
 
     A line is a sentence for operators that names the remedy. If the app lacks the scope to look up user groups, the
-    last line tells so, and further rules are not looked up. Rules for direct messages, bots and workspaces are skipped.
-    Without a bot token the list is empty: the app may then be in several workspaces, none of which knows all ids.
-
-    Args:
-        rules: the rules, each as `kind:id`: see `channels.access.AccessRules`.
+    last line tells so, and further rules are not looked up. Without a bot token the list is empty: the app may then be
+    in several workspaces, none of which knows all ids.
 
     Raises:
         SettingsError: Slack cannot be reached, or refuses a lookup for another reason than an unknown id.

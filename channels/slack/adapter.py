@@ -51,15 +51,7 @@ SETTLE_TIMEOUT_SECONDS = 2.0
 
 
 class SlackAdapter:
-    """The Slack adapter (see `PlatformAdapter`).
-
-    Args:
-        services: the services that the adapter calls for messages and interactions.
-        watermarks: the store of the watermarks and places, for the backfill.
-
-    Attributes:
-        routes: those of HTTP mode and OAuth; empty if neither is used.
-    """
+    """The Slack adapter (see `PlatformAdapter`)."""
 
     name = PLATFORM
     heartbeat_interval = max(PING_INTERVAL_SECONDS, TOKEN_CHECK_SECONDS)

@@ -41,7 +41,6 @@ class SlackUserGroup:
 
     Attributes:
         handle: the name in mentions, without the `@`.
-        members: the ids of its users.
     """
 
     id: str
@@ -73,11 +72,6 @@ class WorkspaceDirectory:
 
         The name of an unknown user or channel is its id. Unknown user groups are left out. If a text mentions a group,
         the handles of all groups of the workspace are in the result.
-
-        Args:
-            team: the id of the workspace.
-            users: the ids of users.
-            texts: texts whose mentions are looked up, too.
         """
         mentioned = set[str]().union(*map(mentioned_ids, texts))
         people = list({*users, *(id_ for id_ in mentioned if id_[0] in "UW")})
@@ -92,11 +86,9 @@ class WorkspaceDirectory:
         )
 
     async def get_locale(self, team: str, user: str) -> str:
-        """Return the locale of a user, such as `ko-KR`; empty if it cannot be looked up."""
         return (await self._user(team, user)).locale
 
     async def get_time_zone(self, team: str, user: str) -> str:
-        """Return the IANA name of a user's time zone; empty if it is unknown."""
         name = (await self._user(team, user)).time_zone
         return name if find_time_zone(name) else ""
 
@@ -106,11 +98,10 @@ class WorkspaceDirectory:
         return {user for user, known in zip(users, found, strict=True) if known.is_person}
 
     async def get_user_groups(self, team: str) -> Sequence[SlackUserGroup] | None:
-        """Return the user groups of a workspace with their members.
+        """Return the user groups of a workspace with their members, at most `GROUP_SECONDS` old.
 
-        Returns:
-            The groups, at most `GROUP_SECONDS` old. If Slack fails, or does not answer within `GROUP_TIMEOUT` seconds:
-            the last known groups at any age, or None if none were fetched before.
+        If Slack fails, or does not answer within `GROUP_TIMEOUT` seconds, the result is the last known groups at any
+        age, or None if none were fetched before.
         """
 
         async def fetch() -> Sequence[SlackUserGroup]:
@@ -126,9 +117,6 @@ class WorkspaceDirectory:
         """Return Slack's `auth.test` response for a workspace, with the bot's `user_id`.
 
         The response is cached for `NAME_SECONDS`; in that time, neither an outage nor a refused token is noticed.
-
-        Raises:
-            SurfaceError: no response is cached, and Slack cannot be reached or refuses the token.
         """
 
         async def fetch() -> ApiObject:

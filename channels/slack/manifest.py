@@ -50,13 +50,8 @@ def manifest(
     """Return the app manifest as a JSON object, from which Slack creates the app.
 
     Args:
-        prompts: the suggested prompts in direct messages.
         address: the public URL of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
         oauth_address: the public URL of the same server for OAuth in several workspaces; empty for one workspace.
-        command_prefix: see `SlackSettings`.
-
-    Returns:
-        The keys `display_information`, `features`, `oauth_config` and `settings`, as Slack documents them.
     """
     url = f"{address}{EVENTS_PATH}" if address else ""
     syntax = make_command_syntax(command_prefix)

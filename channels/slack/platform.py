@@ -33,16 +33,7 @@ SETTLE_TIMEOUT_SECONDS = 2.0
 
 
 class SlackPlatform:
-    """Slack as a `Platform`; create it inside a running event loop.
-
-    Args:
-        vault: stores the tokens of several workspaces; None for one workspace.
-        tracks_unaddressed: see `SlackContextFetcher`.
-
-    Attributes:
-        tokens: the tokens of several workspaces; None for one workspace.
-        cipher: encrypts the stored interactions and tokens.
-    """
+    """Slack as a `Platform`, with a `vault` for several workspaces; create it in a running event loop."""
 
     name = PLATFORM
     max_menu_options = MAX_MENU_OPTIONS
@@ -64,10 +55,7 @@ class SlackPlatform:
         self._stream_policy = None if settings.streaming == "edit" else StreamPolicy(settings.streaming)
 
     async def aclose(self) -> None:
-        """Wait for the calls that set thread statuses, and close the HTTP connections.
-
-        Call it after the last reply. The wait takes at most `SETTLE_TIMEOUT_SECONDS`.
-        """
+        """Wait for the calls that set thread statuses, and disconnect; call it after the last reply."""
         await self._assistant.drain(SETTLE_TIMEOUT_SECONDS)
         await self._connections.close()
 
@@ -93,11 +81,7 @@ class SlackPlatform:
         return "" if inbound.is_bot else await self.directory.get_locale(str(inbound.address["team"]), inbound.author)
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """Return the text of a stored message for the prompt, with names in place of ids.
-
-        Raises:
-            SurfaceError: the app was uninstalled from the workspace, or the database cannot be read.
-        """
+        """Return the text of a stored message for the prompt, with names in place of ids."""
         team = str(inbound.address["team"])
         await self.api.for_team(team).token()  # fails before a model call if the app was uninstalled
         bot = str(inbound.address.get("bot", ""))
@@ -127,13 +111,7 @@ class SlackPlatform:
         return await self._context.fetch(messages, history)
 
     async def is_installed(self, team: str) -> bool:
-        """Return whether the app is installed in a workspace; if not, log a warning.
-
-        True if the app has the token of a single workspace.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return whether the app is installed in a workspace; if not, log a warning."""
         if self.tokens is None or await self.tokens.is_installed(team):
             return True
         log.warning("the app is not installed in workspace %s: its events are ignored", team)

@@ -14,7 +14,6 @@ _SINGLE = "dm"
 
 
 def is_direct(channel: str) -> bool:
-    """Return whether a channel id is the id of direct messages with the bot."""
     return channel.startswith("D")
 
 
@@ -28,27 +27,12 @@ def location_of(team: str, channel: str) -> Location:
 
 
 def event_key(team: str, channel: str, ts: str) -> str:
-    """Return the event key of a message: the same for each delivery of the message.
-
-    The inbox stores only one message per key.
-
-    Args:
-        team: the id of the workspace.
-        channel: the id of the channel.
-        ts: the `ts` of the message.
-    """
+    """Return the key by which the inbox stores a message once: the same for each delivery."""
     return f"{place_id(team, channel)}:{ts}"
 
 
 def session_id(team: str, channel: str, root_ts: str, dm_sessions: DmSessions = "thread") -> str:
-    """Return the session id of a message in a thread, or of a thread's first message.
-
-    Args:
-        team: the id of the workspace.
-        channel: the id of the channel.
-        root_ts: the `ts` of the thread's first message; of a message outside threads, its own `ts`.
-        dm_sessions: `single` if all direct messages with a user are one session.
-    """
+    """Return the session id of a message; `root_ts` is the `ts` of its thread's first message, or its own."""
     return f"{place_id(team, channel)}:{_SINGLE if dm_sessions == 'single' and is_direct(channel) else root_ts}"
 
 

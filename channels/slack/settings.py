@@ -32,15 +32,8 @@ class SlackSettings:
     Attributes:
         bot_token: the bot's token in the only workspace; empty if the app is installed in several by OAuth.
         app_token: the token of Socket Mode; may be empty in HTTP mode.
-        api_url: the URL of the Web API; another one for a simulator.
-        streaming: whether replies are shown by native streams or by edits.
-        dm_sessions: `thread` if each direct message outside a thread begins a session, `single` if all are one session.
-        prompts: suggested prompts in direct messages.
-        answers_bots: whether messages of other bots are answered.
         bot_loop_limit: the most messages of bots in a row that are answered in a session.
-        mode: whether Slack delivers events by WebSockets (Socket Mode) or by HTTP requests.
         signing_secret: the key with which Slack signs requests in HTTP mode; may be empty in Socket Mode.
-        sockets: the number of Socket Mode connections.
         client_id, client_secret: the credentials of the app for OAuth; empty without OAuth.
         command_prefix: the text between the slash and the name of each slash command.
     """

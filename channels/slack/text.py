@@ -65,10 +65,7 @@ _USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 
 
 def mentioned_ids(text: str) -> set[str]:
-    """Return the ids of users, channels and user groups that a text mentions.
-
-    Channels and user groups whose mention includes their name are left out.
-    """
+    """Return the ids that a text mentions; channels and groups whose mention has a name are left out."""
     return {found["user"] or found["other"] for found in _MENTION.finditer(text)}
 
 
@@ -76,9 +73,6 @@ def addresses_others(text: str, author: str) -> bool:
     """Return whether a text begins with a mention of a user other than its author, of a user group or of everybody.
 
     White space, marks of emphasis and mentions of the author may precede it.
-
-    Args:
-        author: the id of the author.
     """
     skipped = rf"[\s*_~]|<@{re.escape(author)}(?:\|[^<>]*)?>[,:]?"
     return re.match(rf"(?:{skipped})*+<(?:@[UW]|!(?:subteam\^|(?:{'|'.join(_EVERYBODY)})\b))", text) is not None
@@ -106,10 +100,7 @@ def _keep_space(found: re.Match[str]) -> str:
 
 
 def make_title(text: str) -> str:
-    """Return the first words of a message as a title, at most `TITLE_SIZE` characters.
-
-    Mentions of users are left out. The title is empty if the message has no other text.
-    """
+    """Return the first words of a message as a title, without mentions of users; may be empty."""
     return shorten(to_plain_text(_USER.sub("", text), {}), TITLE_SIZE, placeholder="…")
 
 
@@ -119,9 +110,6 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
     A mention becomes `@NAME` or `#NAME`, with the id if there is no name. A link becomes `LABEL (URL)`. It becomes the
     URL without a label, or the label if that is the address itself, as in Slack's automatic links. A date becomes its
     label. The escapes `&lt;`, `&gt;` and `&amp;` become their characters.
-
-    Args:
-        names: the names of users, channels and user groups by their ids.
     """
 
     def replacement(token: re.Match[str]) -> str:

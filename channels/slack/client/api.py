@@ -43,9 +43,7 @@ class SlackApi:
     """Client of Slack's Web API that obeys each workspace's rate limits, with retries.
 
     Args:
-        client: a client with the token of the one workspace, or without a token for several.
-        tokens: the tokens of several workspaces; None for one workspace.
-        pauses, speed: see `Caller`.
+        client: has the token of the one workspace, or none if `tokens` has those of several.
     """
 
     def __init__(
@@ -62,13 +60,7 @@ class SlackApi:
         self._caller = Caller("slack", pauses=pauses, speed=speed)
 
     def for_team(self, team: str) -> "SlackApi":
-        """Return an API client that makes its calls with the token of a workspace.
-
-        The clients share their rate limiters. If the app has one workspace, the result is this client.
-
-        Args:
-            team: the id of the workspace.
-        """
+        """Return a client with the token of a workspace, which shares the rate limiters of this one."""
         if self._tokens is None or team == self._team:
             return self
         api = copy(self)
@@ -77,13 +69,10 @@ class SlackApi:
 
     @property
     def has_many_workspaces(self) -> bool:
-        """True if the app may be in several workspaces, each with its own token."""
         return self._tokens is not None
 
     async def token(self) -> str:
-        """Return the bot's token for the workspace of this client: see `at`.
-
-        If the app has one workspace, this is the token of `client`; empty without one.
+        """Return the bot's token for the workspace of this client: see `for_team`.
 
         Raises:
             SurfaceError: the app is not installed in the workspace, or the database cannot be read.
@@ -104,10 +93,7 @@ class SlackApi:
         return self._client.base_url
 
     def get_limiter(self, key: Hashable, window: Window) -> RateLimiter:
-        """Return the rate limiter for a key, created if needed: see `RateLimiters.get`.
-
-        All workspaces share the limiters: the key for a limit of one workspace contains the workspace's id.
-        """
+        """Return the limiter of a key. All workspaces share them: a workspace's limit has its id in the key."""
         return self._caller.limiters.get(key, window)
 
     async def call(
@@ -123,20 +109,12 @@ class SlackApi:
         is_form: bool = False,
         find_effect: Callable[[], Awaitable[ApiObject | None]] | None = None,
     ) -> ApiObject | None:
-        """Call a Web API method when its rate limits allow it, with retries.
-
-        For the other parameters, and the errors, see `Caller.call`.
+        """Call a Web API method when its rate limits allow it, with retries: see `Caller.call`.
 
         Args:
-            method: the name of the method, such as `chat.postMessage`.
-            arguments: the arguments of the method.
             reads: whether the method only reads. Slack: such methods have their arguments in the query, and not as
                 JSON.
             is_form: whether to send the arguments as a form. Slack: some methods that write accept no JSON.
-
-        Returns:
-            Slack's response or the result of `find_effect`. None for a `STREAM_UPDATE` that the rate limit does not
-            allow now, or that took no effect by `find_effect`.
         """
         if reads:
             request = {"http_verb": "GET", "params": dict(arguments)}
@@ -167,12 +145,8 @@ class SlackApi:
     ) -> list[ApiObject]:
         """Return the `messages` of a paginated method, from at most `max_pages` pages.
 
-        The messages are JSON objects in Slack's order. Fewer pages are fetched if the rate limit does not allow another
-        call before the deadline (see `deadline`); the messages of the pages so far are then returned.
-
-        Raises:
-            RateLimitDeadlineError: the rate limit does not allow the first call before the deadline.
-            SurfaceError: Slack refuses a call, or cannot be reached.
+        Fewer pages are fetched if the rate limit does not allow another call before the `deadline`. Without any
+        message so far, `RateLimitDeadlineError` is raised.
         """
         messages, cursor = list[ApiObject](), ""
         for _ in range(max_pages):
@@ -190,17 +164,9 @@ class SlackApi:
         return messages
 
     async def upload(self, file: File, team: str) -> str:
-        """Upload a file, and return its id. Nobody sees the file until it is shared.
+        """Upload a file, and return its id; after a temporary failure, upload it again.
 
-        After a temporary failure, the file is uploaded again.
-
-        Slack: docs.slack.dev/messaging/working-with-files, "Uploading files".
-
-        Args:
-            team: the id of the workspace, for the rate limit.
-
-        Raises:
-            SurfaceError: the file cannot be uploaded.
+        Nobody sees the file until it is shared. Slack: docs.slack.dev/messaging/working-with-files, "Uploading files".
         """
 
         async def send() -> str:
@@ -219,16 +185,7 @@ class SlackApi:
         return file_id
 
     async def _post(self, url: str, **body: Any) -> None:
-        """Make a POST request to a URL that needs no token.
-
-        Args:
-            url: the URL.
-            body: the body, as arguments of aiohttp's `ClientSession.post`.
-
-        Raises:
-            TransientError: the request failed for a temporary reason.
-            RefusedError: the response is not HTTP 200.
-        """
+        """Make a POST request to a URL that needs no token."""
         timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT_SECONDS)
         try:
             async with (
@@ -244,17 +201,7 @@ class SlackApi:
             raise RefusedError("post", f"HTTP {status}")
 
     async def respond(self, url: str, message: Mapping[str, Any]) -> None:
-        """Post a message to an interaction's `response_url`.
-
-        A temporary failure is retried, by which the message may be posted twice.
-
-        Args:
-            url: the `response_url`.
-            message: the JSON of the message.
-
-        Raises:
-            SurfaceError: Slack refuses the message, or cannot be reached.
-        """
+        """Post a message to an interaction's `response_url`; a retry may post it twice."""
 
         async def send() -> str:
             await self._post(url, json=dict(message))
@@ -263,16 +210,7 @@ class SlackApi:
         await self._caller.call(RESPONSE_URL, send, self.get_limiter((RESPONSE_URL, url), RESPONSE_WINDOW))
 
     async def call_once(self, method: str, arguments: Mapping[str, Any], limiter: RateLimiter) -> ApiObject:
-        """Call a Web API method once, in the slot that the caller acquired from `limiter`.
-
-        The slot is completed, also after a failure. For the errors see `Caller.call_once`.
-
-        Args:
-            arguments: the arguments of the method, sent as JSON.
-
-        Returns:
-            Slack's response.
-        """
+        """Call a method once, in the slot that the caller acquired from `limiter`: see `Caller.call_once`."""
 
         async def send() -> ApiObject:
             return await self._send(method, {"json": dict(arguments)})
@@ -295,35 +233,19 @@ class SlackApi:
         return dict(answer.data) if isinstance(answer.data, dict) else {}
 
     async def _headers(self, method: str) -> dict[str, str]:
-        """Return the `Authorization` header of a call; empty if the client adds it itself.
-
-        Raises:
-            RefusedError: the app is not installed in the workspace.
-            TransientError: the database cannot be read.
-        """
         if self._tokens is None:
             return {}
         return {"Authorization": f"Bearer {await self._tokens.get(self._team, method)}"}
 
 
 def is_transient(status: int, code: str) -> bool:
-    """Return whether a failed call may succeed later.
-
-    True for HTTP 429, for HTTP 500 or more, and for a code in `_TRANSIENT_ERRORS`.
-
-    Args:
-        status: the HTTP status of the response.
-        code: Slack's error code; empty for none.
-    """
     return status == 429 or status >= 500 or code in _TRANSIENT_ERRORS
 
 
 def parse_error(error: SlackApiError) -> tuple[int, str, float]:
-    """Return the HTTP status, Slack's error code and the `Retry-After` of an error.
+    """Return the HTTP status, Slack's error code and the seconds of the `Retry-After` of an error.
 
-    Returns:
-        The status; the code, empty for none; the seconds to wait, at least 1, and 1 without the header. The code is
-            empty and the seconds are 0 if the response is not JSON.
+    The code may be empty. The seconds are at least 1, and 1 without the header; 0 if the response is not JSON.
     """
     response: Any = error.response
     if isinstance(response, aiohttp.ClientResponse):  # an answer that is no JSON

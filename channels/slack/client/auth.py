@@ -56,10 +56,7 @@ TOKEN_CHECK_SECONDS = 10.0
 
 
 def make_web_client(settings: SlackSettings) -> AsyncWebClient:
-    """Return a Slack Web API client that never retries.
-
-    It has the bot's token, if the settings have one. It opens a connection for each call, unless its `session` is set.
-    """
+    """Return a Web API client that never retries; without a `session`, it opens one connection per call."""
     return AsyncWebClient(
         settings.bot_token or None, base_url=settings.api_url, timeout=CALL_TIMEOUT_SECONDS, retry_handlers=[]
     )
@@ -68,9 +65,8 @@ def make_web_client(settings: SlackSettings) -> AsyncWebClient:
 def make_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
     """Return an HTTP session for any number of connections, which the caller closes.
 
-    A request times out after `CALL_TIMEOUT_SECONDS`. A connection is closed once it has been idle for 15 s. The time is
-    short, since Slack may close an idle connection just when a call reuses it: the outcome of that call is then
-    unknown.
+    A connection is closed once it has been idle for 15 s. The time is short, since Slack may close an idle connection
+    just when a call reuses it: the outcome of that call is then unknown.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
     timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_SECONDS)
@@ -78,14 +74,7 @@ def make_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
 
 
 async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
-    """Check the tokens with Slack, and the scopes of the bot's token.
-
-    Args:
-        web: a client with the bot's token; without a token, the bot's token is not checked.
-        app_token: the token of Socket Mode; empty for none.
-
-    Returns:
-        A text for operators: `BOT in WORKSPACE`; without the bot's token, `every workspace that it is installed in`.
+    """Check the tokens with Slack, and the scopes of the bot's token; return a text for operators.
 
     Raises:
         SettingsError: a token is refused, scopes are missing, or Slack cannot be reached.
@@ -105,21 +94,7 @@ async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
 
 
 async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: str, faults: list[str]) -> Any:
-    """Await a call that checks a token; describe a refusal of the token in `faults`.
-
-    Args:
-        web: the client whose URL the errors name.
-        call: the call to await.
-        setting: the name of the token's setting.
-        hint: a sentence on the place at which to get the token.
-        faults: the list to which a sentence is appended if the token is refused.
-
-    Returns:
-        The result of `call`, a response of `slack_sdk`; None if Slack refuses the token.
-
-    Raises:
-        SettingsError: Slack cannot be reached, or has a temporary error.
-    """
+    """Await a call that checks a token; append a sentence to `faults` if Slack refuses the token."""
     try:
         return await call
     except SlackApiError as error:
@@ -137,12 +112,10 @@ async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: st
 
 
 class TokenMonitor:
-    """Checks the bot's token periodically: Slack keeps the sockets of a revoked token.
+    """Checks the bot's token periodically. Slack: it keeps the sockets of a revoked token.
 
-    A failed check is logged and leaves `valid_at` as it is. A check that hits a rate limit (429) counts as passed.
-
-    Attributes:
-        valid_at: the time at which a check last passed, in seconds since the epoch; 0 before `start`.
+    A failed check is logged and leaves `valid_at`, the time at which a check last passed (0 before `start`), as it is.
+    A check that hits a rate limit (429) counts as passed.
     """
 
     def __init__(self, web: AsyncWebClient) -> None:

@@ -40,13 +40,8 @@ _FEEDBACK = "feedback:"
 def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any]:
     """Return the `blocks` of a message, and its plain `text` for notifications.
 
-    Args:
-        text: the text in Slack's Markdown (see `SlackMarkdown`).
-        controls: the buttons and menus below the text.
-
-    Returns:
-        The arguments `blocks` and `text` of `chat.postMessage`. The latter is the start of the message without
-        Markdown, at most `NOTIFICATION_SIZE` characters, in which `&`, `<` and `>` are escaped.
+    The message is in Slack's Markdown (see `SlackMarkdown`). The notification is its start without Markdown, at most
+    `NOTIFICATION_SIZE` characters, in which `&`, `<` and `>` are escaped.
     """
     is_whole = len(text) <= _PARSED_SIZE
     notice = _render_notification(text[:_PARSED_SIZE], is_whole=is_whole)
@@ -60,12 +55,7 @@ def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any
 
 @lru_cache(maxsize=128)  # the start of a growing message rarely changes
 def _render_notification(start: str, *, is_whole: bool) -> str:
-    """Return the plain text of a message's start, on several lines.
-
-    Args:
-        start: the first characters of the message in Slack's Markdown.
-        is_whole: whether these are all.
-    """
+    """Return the plain text of a message's start, on several lines."""
     if not is_whole:
         reader = ChunkReader(_NO_LIMITS, BlockContext(), start)
         reader.find_break()
@@ -88,16 +78,14 @@ def _render_notification(start: str, *, is_whole: bool) -> str:
 
 
 def _get_content(token: Token) -> str:
-    """Return the visible text of an inline token of Markdown; empty for marks."""
     return "\n" if token.type in ("softbreak", "hardbreak") else token.content
 
 
 def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
-    """Return the Block Kit blocks with buttons and menus; empty for none.
+    """Return the Block Kit blocks with buttons and menus.
 
-    The buttons and menus are in one block of the type `actions`. If the two rating buttons are among them, these are in
-    a block of the type `context_actions` instead, as Slack's `feedback_buttons` element. They are not two
-    `icon_button` elements, whose only icon is a bin.
+    The two rating buttons become Slack's `feedback_buttons` element, in a block of the type `context_actions`. They are
+    not two `icon_button` elements, whose only icon is a bin.
     """
     verdicts = {name: c for c in controls for name in (_GOOD, _BAD) if c.id.startswith(name)}
     rated = list(verdicts.values()) if len(verdicts) == 2 else []
@@ -118,10 +106,7 @@ def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 def button_element(control: Button) -> dict[str, Any]:
-    """Return a Block Kit element: a `static_select` for a menu, else a `button`.
-
-    Labels are cut to `LABEL_SIZE` characters.
-    """
+    """Return a Block Kit element: a `static_select` for a menu, else a `button`."""
     if control.options:
         options = [{"text": _plain_text(option.label), "value": option.id} for option in control.options]
         menu = {"type": "static_select", "action_id": control.id, "placeholder": _plain_text(control.label)}
@@ -131,11 +116,7 @@ def button_element(control: Button) -> dict[str, Any]:
 
 
 def pressed_id(action: Mapping[str, Any]) -> str:
-    """Return the `Button.id` of the pressed button or chosen option.
-
-    Args:
-        action: an item of `actions` in a `block_actions` payload.
-    """
+    """Return the `Button.id` of the pressed button or chosen option in a `block_actions` payload."""
     if chosen := action.get("selected_option"):
         return str(chosen.get("value"))
     id_ = str(action.get("action_id"))

@@ -42,15 +42,11 @@ class HttpMode:
 
     @property
     def routes(self) -> Sequence[web.AbstractRouteDef]:
-        """The route of the endpoint, for the HTTP server of the process."""
         return [web.post(EVENTS_PATH, self._receive)]
 
     @property
     def last_event_at(self) -> float:
-        """The time until which requests were accepted, in seconds since the epoch.
-
-        It is 0 before `open`, and the present time between `open` and `close`.
-        """
+        """The time until which requests were accepted: now while it is open, 0 before `open`."""
         return time.time() if self._is_open else self._closed_at
 
     async def open(self) -> None:
@@ -73,10 +69,6 @@ class HttpMode:
 
         If processing takes longer, the response is HTTP 503 and the processing continues. Slack then sends the request
         again (`x-slack-retry-num`); its message is stored only once, by its event key.
-
-        Returns:
-            Bolt's response; 401 (invalid signature), 408 (no complete body), 500 (Bolt raised an error), or 503 (too
-                slow, or not between `open` and `close`).
         """
         now = asyncio.get_running_loop().time
         deadline = request.get(ARRIVED_AT, now()) + RESPONSE_TIMEOUT_SECONDS

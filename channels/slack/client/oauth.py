@@ -50,12 +50,6 @@ class VaultInstallationStore(AsyncInstallationStore):
         self._tokens = tokens
 
     async def async_save(self, installation: Installation) -> None:
-        """Store the bot's token of a workspace.
-
-        Raises:
-            BoltError: the token cannot be stored; or the app was installed for a whole organisation, without a bot
-                token, or with token rotation.
-        """
         if installation.is_enterprise_install or not installation.team_id or not installation.bot_token:
             raise BoltError("the app is installed workspace by workspace, and not for a whole organisation")
         if installation.bot_refresh_token:
@@ -82,13 +76,7 @@ class SignedStateStore(AsyncOAuthStateStore):
         return self._vault.create_token(_STATE_PREFIX + secrets.token_urlsafe(16)).rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
-        """Return whether an OAuth state is valid and used for the first time.
-
-        A state is valid for `STATE_SECONDS`. A valid state is stored, so that the next call with it returns False.
-
-        Raises:
-            StoreError: the database cannot be used.
-        """
+        """Return whether an OAuth state is valid and used for the first time; a valid one is stored."""
         name = self._vault.read_token(state + "=" * (-len(state) % 4), max_age=STATE_SECONDS)
         if name is None or not name.startswith(_STATE_PREFIX):
             return False
@@ -103,10 +91,6 @@ def oauth_routes(
 
     `INSTALL_PATH` redirects the user to Slack. Slack redirects them to `REDIRECT_PATH`, which stores the bot's token.
     The response is HTTP 503 if a page fails or takes longer than `PAGE_SECONDS`.
-
-    Args:
-        web_client: a client without a token.
-        tokens: stores the bot's token of each workspace; its vault signs the `state` of an installation.
     """
     settings = AsyncOAuthSettings(
         client_id=client_id,

@@ -34,11 +34,8 @@ class SocketMode:
     """Socket Mode connections of an app; Slack delivers each event on one of them.
 
     Args:
-        app: the Bolt app to which events are passed.
-        app_token: the token of Socket Mode.
-        count: the number of connections.
-        on_reconnect: called after each reconnection of any connection, with the time (seconds since the epoch) at which
-            one of the connections last received a frame.
+        on_reconnect: called after each reconnection of any connection, with the time at which one of the connections
+            last received a frame.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, *, count: int, on_reconnect: Callable[[float], None]) -> None:
@@ -49,14 +46,11 @@ class SocketMode:
 
     @property
     def last_event_at(self) -> float:
-        """The time of the last frame on any connection, in epoch seconds; 0 for none."""
+        """The time of the last frame on any connection; 0 for none."""
         return max(connection.last_event_at for connection in self._connections)
 
     async def open(self) -> None:
-        """Open all connections, and return when all are open.
-
-        A connection that cannot be opened is tried again until `close`.
-        """
+        """Open all connections, and wait for them; one that fails is tried again until `close`."""
         await asyncio.gather(*(connection.open() for connection in self._connections))
 
     async def reopen(self) -> None:
@@ -71,8 +65,6 @@ class SocketModeConnection:
     """One Socket Mode connection, which reconnects after failures.
 
     Args:
-        app: the Bolt app to which events are passed.
-        app_token: the token of Socket Mode.
         on_reconnect: called after each reconnection, while `last_event_at` is still that of the lost connection.
     """
 
@@ -87,14 +79,11 @@ class SocketModeConnection:
 
     @property
     def last_event_at(self) -> float:
-        """The time of the last frame, in seconds since the epoch; 0 before the first."""
+        """The time of the last frame; 0 before the first."""
         return 0.0 if self._socket is None else self._socket.last_event_at
 
     async def open(self) -> None:
-        """Connect, and return when the connection is open or `close` was called.
-
-        A failure is logged, and slack_sdk tries again.
-        """
+        """Connect, and wait until it is open or `close` was called; a failure is logged and retried."""
         await asyncio.wait([await self._connect()])
 
     async def reopen(self) -> None:
@@ -157,12 +146,9 @@ class _TrackedHandler(AsyncSocketModeHandler):
 
 
 class _WebSocket(aiohttp.ClientWebSocketResponse):
-    """WebSocket that stores the time of the last frame that it received.
+    """WebSocket that stores the time of the last frame that it received; 0 until Slack's `hello`.
 
     slack_sdk (3.47) calls its listeners for text frames only, of which a quiet workspace sends none.
-
-    Attributes:
-        last_event_at: the time of that frame, pings included, in seconds since the epoch; 0 until Slack's `hello`.
     """
 
     last_event_at = 0.0

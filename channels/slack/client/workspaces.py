@@ -20,53 +20,28 @@ MAX_TOKENS, TOKEN_SECONDS = 10_000, 10.0
 
 
 class WorkspaceTokenStore:
-    """Stores the bot's token of each workspace, encrypted in the database.
-
-    Tokens are cached in memory for `TOKEN_SECONDS`; another process may delete a token meanwhile.
-    """
+    """Stores the bot's token of each workspace, encrypted in the database; caches it in memory."""
 
     def __init__(self, vault: Vault) -> None:
         self.vault = vault
         self._cache: TTLCache[str, str, float] = TTLCache(MAX_TOKENS, TOKEN_SECONDS)
 
     async def verify(self) -> None:
-        """Check that the stored tokens can be decrypted.
-
-        Raises:
-            SettingsError: the tokens are encrypted with another key.
-            StoreError: the database cannot be used.
-        """
+        """Check that the stored tokens can be decrypted, and raise `SettingsError` if not."""
         await self.vault.count_decryptable()
 
     async def add(self, team: str, details: Mapping[str, Any], token: str) -> None:
-        """Store the token of a workspace in which the app was installed.
-
-        It replaces an earlier token of the workspace.
+        """Store the token of a workspace in which the app was installed, in place of an earlier one.
 
         Args:
-            team: the id of the workspace.
             details: the workspace's `name`, the `bot`'s user id, and the id of the user who installed the app (`by`).
-            token: the bot's token.
-
-        Raises:
-            StoreError: the token cannot be stored.
         """
         add_secret(token)
         await self.vault.put(_name(team), {**details, "token": token, "at": int(time.time())})
         self._cache[team] = token
 
     async def remove(self, team: str, removed_at: float) -> None:
-        """Delete the token of a workspace that removed the app.
-
-        A token that was stored later stays.
-
-        Args:
-            team: the id of the workspace.
-            removed_at: the time at which the app was removed, in whole seconds since the epoch.
-
-        Raises:
-            StoreError: the token cannot be deleted.
-        """
+        """Delete the token of a workspace that removed the app, unless it was stored after `removed_at`."""
         stored = await self.vault.get(_name(team))
         if stored is not None and removed_at < stored["at"]:
             return
@@ -75,22 +50,10 @@ class WorkspaceTokenStore:
         self._cache.pop(team, None)
 
     async def is_installed(self, team: str) -> bool:
-        """Return whether the app is installed in a workspace.
-
-        Args:
-            team: the id of the workspace.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
         return await self._load(team) is not None
 
     async def get(self, team: str, method: str) -> str:
-        """Return the bot's token in a workspace.
-
-        Args:
-            team: the id of the workspace.
-            method: the Web API method for which the token is needed, for the error's text.
+        """Return the bot's token in a workspace, for a call of `method`.
 
         Raises:
             RefusedError: the app is not installed in the workspace.

@@ -27,9 +27,6 @@ class AgentContextStore:
 
     Entities are the channels, messages or files in the user's view. Those of a direct message come from the user's last
     `app_context_changed` event that this process received within `CONTEXT_SECONDS`.
-
-    Args:
-        cipher: encrypts the tokens in stored messages.
     """
 
     def __init__(self, cipher: Cipher) -> None:
@@ -48,15 +45,10 @@ class AgentContextStore:
     def attach(self, incoming: IncomingMessage, event: Mapping[str, Any]) -> IncomingMessage:
         """Return a message with its agent context in the address, if it has any.
 
-        Otherwise the message is returned unchanged. The context is a dict under the key `agent_context`, with the keys
-        of `read`. `action_token` is that of `event`, encrypted. Only a direct message has `entities`: those that `save`
-        has stored for the user from an earlier event.
+        The context is a dict under the key `agent_context`, with the keys of `read`. `action_token` is that of `event`,
+        encrypted. Only a direct message has `entities`: those that `save` has stored for the user earlier.
 
         Slack: `action_token` is a field of the event (slack-go/slack #1577), and of `assistant_thread` in older events.
-
-        Args:
-            incoming: the parsed message.
-            event: Slack's event of the message.
         """
         message = incoming.inbound
         token = event.get("action_token") or (event.get("assistant_thread") or {}).get("action_token")
@@ -73,9 +65,8 @@ class AgentContextStore:
     def read(self, message: InboxMessage) -> dict[str, Any]:
         """Return the agent context of a stored message, for the agent's state.
 
-        Returns:
-            The keys `action_token` (decrypted, for `assistant.search.context`) and `entities` (as Slack sent them). A
-            key that Slack did not send is missing. The token is empty if it was encrypted with another key.
+        It has the keys `action_token` (decrypted; empty if it was encrypted with another key) and `entities` (as Slack
+        sent them). A key that Slack did not send is missing.
         """
         context = dict(message.address.get(_KEY) or {})
         if "action_token" in context:

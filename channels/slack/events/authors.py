@@ -20,11 +20,8 @@ async def resolve_authors(
 ) -> list[dict[str, Any]]:
     """Return Slack's message objects without the `bot_id` of those that people wrote.
 
-    So a `bot_id` names the author. A `user` that Slack does not name as a person counts as a bot.
-
-    Args:
-        team: the id of the workspace.
-        own: the user id of this bot, which is not looked up; empty if unknown.
+    So a `bot_id` names the author. A `user` that Slack does not name as a person counts as a bot. The bot's `own` user
+    is not looked up.
     """
     users = {str(message["user"]) for message in messages if _may_be_from_person(message)} - {own}
     people = await directory.find_people(team, users)
@@ -39,10 +36,7 @@ async def resolve_authors(
 
 
 async def resolve_event_authors(directory: WorkspaceDirectory, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the Events API payload of a message, an edit or a deletion with resolved authors.
-
-    See `resolve_authors`.
-    """
+    """Return the payload of a message, an edit or a deletion after `resolve_authors`."""
     event = body["event"]
     names = [name for name in _VERSIONS if event.get(name)]
     resolved, *versions = await resolve_authors(

@@ -76,9 +76,6 @@ class MessageContent:
         author: the id of the user, or `BOT_PREFIX` and the id of the bot; empty if Slack did not send it.
         name: the display name of a bot, or of the author of a forwarded message; empty for others.
         text: the text that people see, in Slack's markup, without forwarded messages.
-        files: the files that Slack attached.
-        forwarded: the messages that this one forwards or links to.
-        mentioned: the ids of mentioned users, channels and user groups.
         ts: the id of the message; empty if Slack did not send it.
     """
 
@@ -118,7 +115,6 @@ class MessageContent:
 
     @classmethod
     def from_reference(cls, part: Mapping[str, Any]) -> "MessageContent":
-        """Return the forwarded message in a result of `to_reference`."""
         files = tuple(Attachment(**file) for file in part.get("files", ()))
         return cls(part["author"], part["name"], part["text"], files, ts=part["ts"])
 
@@ -126,12 +122,9 @@ class MessageContent:
 def read_message(message: Mapping[str, Any]) -> MessageContent:
     """Return the content of a message object of Slack: of an event, of the history, or of an interaction.
 
-    If blocks say more than `text`, `text` is left out: people do not see it. It stays if it mentions a user whom the
-    blocks do not mention, and has other words too, so that a request in it reaches the bot. Previews of links are no
-    content, except in a message of a bot or without a text.
-
-    Args:
-        message: the message object; it has a `bot_id` only if a bot wrote it: see `resolve_authors`.
+    Its author is resolved: see `resolve_authors`. If blocks say more than `text`, `text` is left out: people do not see
+    it. It stays if it mentions a user whom the blocks do not mention, and has other words too, so that a request in it
+    reaches the bot. Previews of links are no content, except in a message of a bot or without a text.
     """
     bot, user = bot_id_of(message), str(message.get("user") or "")
     attachments = message.get("attachments") or ()
@@ -155,11 +148,7 @@ def read_message(message: Mapping[str, Any]) -> MessageContent:
 
 
 def bot_id_of(message: Mapping[str, Any]) -> str:
-    """Return the id of the bot that wrote a message; empty for a person.
-
-    Args:
-        message: the message object; it has a `bot_id` only if a bot wrote it: see `resolve_authors`.
-    """
+    """Return the id of the bot that wrote a message (see `resolve_authors`); empty for a person."""
     return str(message.get("bot_id") or (SLACKBOT if message.get("user") == SLACKBOT else ""))
 
 
@@ -192,9 +181,6 @@ def _read_forwarded(part: Mapping[str, Any], *, has_files: bool) -> MessageConte
 
     The files of a linked message are only named: not all readers of the link may see them. So are those in an app's
     post, in which the app chose the attachments.
-
-    Args:
-        has_files: whether a person forwards the message, so that Slack itself has attached its files.
     """
     blocks = [
         block
@@ -207,7 +193,6 @@ def _read_forwarded(part: Mapping[str, Any], *, has_files: bool) -> MessageConte
 
 
 def _name_files(content: MessageContent) -> MessageContent:
-    """Return a content with the names of its files in its text, and without the files."""
     text = "\n".join(filter(None, [content.text, format_file_names(content.files)]))
     return replace(content, text=text, files=(), forwarded=tuple(map(_name_files, content.forwarded)))
 
@@ -254,7 +239,6 @@ def _attachment_text(attachment: Mapping[str, Any]) -> str:
 
 
 def _block_text(part: Any) -> str:
-    """Return the text that people see in a Block Kit block, or in an element of a block."""
     if (text := _rich_text_token(part)) is not None:
         return text
     match part:
@@ -292,10 +276,7 @@ def _visible_parts(part: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _rich_text_token(part: Any) -> str | None:
-    """Return the token in text (such as `<@U1>`) for an element of a rich text block.
-
-    None if the element is no mention, emoji, link or date.
-    """
+    """Return the token in text (such as `<@U1>`) for an element of a rich text block."""
     match part:
         case {"type": str(kind)} if kind in _TOKENS:
             return _TOKENS[kind].format_map(defaultdict(str, part))

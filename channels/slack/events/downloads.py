@@ -41,8 +41,6 @@ class SlackDownloads(FileClient):
         """Download a file of a message; if the event had only its id, fetch its details.
 
         Args:
-            team: the id of the workspace.
-            file: the metadata of the file; its `source` has the id and the URL.
             check: called with the fetched details, and before the body is read, with the size from the HTTP response.
 
         Raises:
@@ -73,12 +71,6 @@ class SlackDownloads(FileClient):
             raise
 
     async def _details(self, team: str, file: Attachment) -> Attachment:
-        """Fetch `files.info` for a file; return the file with its type, size and URL.
-
-        Raises:
-            SurfaceError: Slack refuses the call, or cannot be reached.
-            UnreadableFileError: Slack hides the file.
-        """
         limiter = self._api.get_limiter(("files.info", team), TIER_4)
         arguments = {"file": file.source.get("id", "")}
         answer = await self._api.for_team(team).call("files.info", arguments, limiter, reads=True)

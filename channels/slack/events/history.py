@@ -36,11 +36,7 @@ _TOKEN_ERRORS = {"account_inactive", "invalid_auth", "not_authed", "token_expire
 
 
 class SlackHistory:
-    """Fetches past messages of channels and threads for the backfill.
-
-    Args:
-        parse: parses an Events API payload of a message; returns None if the message is not for the bot.
-    """
+    """Fetches past messages of channels and threads for the backfill."""
 
     def __init__(
         self, api: SlackApi, directory: WorkspaceDirectory, parse: Callable[[Mapping[str, Any]], IncomingMessage | None]
@@ -57,9 +53,6 @@ class SlackHistory:
 
         At most `MAX_PAGES` pages of the channel and of each thread are read. Replies are found only in threads that
         have an active session, or that began recently: see `THREAD_SECONDS`.
-
-        Args:
-            since: seconds since the epoch.
         """
         return partial(self._fetch, since=since)
 
@@ -87,14 +80,8 @@ class SlackHistory:
     async def _is_shared(self, team: str, channel: str, messages: Sequence[ApiObject]) -> bool | None:
         """Return whether a channel is shared with another organisation (Slack Connect).
 
-        False for a channel that only workspaces of one organisation share.
-
-        Args:
-            messages: the fetched messages of the channel.
-
-        Returns:
-            True or False, from a call of `conversations.info`; None, without a call, if all authors of the messages
-            belong to the workspace.
+        False for a channel that only workspaces of one organisation share. None, without a call, if all authors of the
+        messages belong to the workspace.
         """
         if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
             return None
@@ -105,18 +92,10 @@ class SlackHistory:
         return bool((answer or {}).get("channel", {}).get("is_ext_shared"))
 
     async def _messages(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[ApiObject]:
-        """Fetch the messages of a channel and its threads since a time.
+        """Fetch the messages of a channel and its threads since a time, each once, in no particular order.
 
-        Args:
-            sessions: the `ts` of each thread with an active session; "" for direct messages that are one session. Other
-                threads are read only if they began at most `THREAD_SECONDS` (with "", `ACTIVE_SECONDS`) before `since`.
-            since: seconds since the epoch.
-
-        Returns:
-            Slack's message objects, each once, in no particular order. A thread that is deleted is left out.
-
-        Raises:
-            SurfaceError: Slack refuses a call, or cannot be reached.
+        `sessions` has the `ts` of each thread with an active session; "" for direct messages that are one session.
+        Other threads are read only if they began at most `THREAD_SECONDS` (with "", `ACTIVE_SECONDS`) before `since`.
         """
         arguments = {"channel": channel, "oldest": _ts(since - (ACTIVE_SECONDS if "" in sessions else THREAD_SECONDS))}
         first = await self._read_pages("conversations.history", team, arguments)

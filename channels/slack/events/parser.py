@@ -28,12 +28,6 @@ def parse_message(
     A message of a person is for the bot if it mentions the bot, is a direct message or is in a thread. A message of
     another bot must mention the bot. None for messages of the bot itself, and for other events, such as edits. Slack
     sends two events, `app_mention` and `message`, for one message: they get the same event key.
-
-    Args:
-        body: an Events API payload.
-        dm_sessions: see `DmSessions`.
-        answers_bots: whether messages of other bots are returned.
-        command_prefix: see `SlackSettings`.
     """
     event, bot_user_id = body.get("event") or {}, bot_user_of(body)
     bot_id = bot_id_of(event)
@@ -93,9 +87,6 @@ def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
 
     False for an edit, which is an `app_mention` as well if it adds a mention of the bot. False too for an `app_mention`
     that has `upload` but lacks the files: Slack sends the files in the `message` event of the same message.
-
-    Args:
-        is_bot: whether the event has the id of a bot as the author.
     """
     if event.get("type") not in ("app_mention", "message") or event.get("hidden") or event.get("edited"):
         return False
@@ -106,11 +97,7 @@ def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
 
 
 def is_from_person_or_bot(message: Mapping[str, Any]) -> bool:
-    """Return whether a person or a bot wrote a message, and not Slack itself.
-
-    Args:
-        message: a message object of Slack, from the history of a channel or thread.
-    """
+    """Return whether a person or a bot wrote a message, and not Slack itself."""
     return message.get("subtype") in _USER_SUBTYPES | {"bot_message"}
 
 
@@ -122,13 +109,6 @@ def _parse_addressed_edit(
     An edit of a direct message that did not mention the bot also counts. The edit must come within
     `EDIT_MENTION_WINDOW_SECONDS` of the message. The time of the edit becomes the time at which the message was sent.
     Slack sends an `app_mention` for such an edit too, which lacks the previous text.
-
-    Args:
-        body: an Events API payload.
-        parse: parses an Events API payload of a message.
-
-    Returns:
-        The message; None if the event is no such edit.
     """
     event, bot = body.get("event") or {}, bot_user_of(body)
     before, now = event.get("previous_message") or {}, event.get("message") or {}
@@ -150,16 +130,9 @@ def parse_change(
     parse: Callable[[Mapping[str, Any]], IncomingMessage | None],
     dm_sessions: DmSessions = "thread",
 ) -> IncomingChange | None:
-    """Return the edit or deletion of a person's message in an Events API payload.
+    """Return the edit or deletion of a person's message in an Events API payload; None for others.
 
     Slack: a deleted message that has replies becomes a tombstone. Other changes, such as a link preview, are no edits.
-
-    Args:
-        body: an Events API payload.
-        parse: parses an Events API payload of a message.
-
-    Returns:
-        The edit or deletion; None for any other event, and for messages of the bot itself or of other bots.
     """
     event = body.get("event") or {}
     before, now, channel = event.get("previous_message") or {}, event.get("message") or {}, event.get("channel")
@@ -198,9 +171,6 @@ def is_external(body: Mapping[str, Any]) -> bool:
     Slack: `user_team`, or else `team`, is the author's workspace. In a channel with `is_ext_shared_channel: false`,
     another workspace belongs to the same organisation. If the author's workspace is unknown, the result is
     `is_ext_shared_channel`. It is False for events that are no messages.
-
-    Args:
-        body: an Events API payload.
     """
     event = body.get("event") or {}
     if event.get("type") not in ("app_mention", "message") or body.get("is_ext_shared_channel") is False:
@@ -213,13 +183,7 @@ def is_external(body: Mapping[str, Any]) -> bool:
 
 
 def workspace_of(body: Mapping[str, Any]) -> str:
-    """Return the id of an event's workspace; without one, the id of its organisation.
-
-    The result is empty if neither is known.
-
-    Args:
-        body: an Events API payload.
-    """
+    """Return the id of an event's workspace, or else of its organisation; empty if both are unknown."""
     authorizations = body.get("authorizations") or [{}]
     found = authorizations[0].get("team_id") or body.get("team_id") or authorizations[0].get("enterprise_id")
     return str(found or body.get("enterprise_id") or "")

@@ -34,7 +34,6 @@ class SlackContextFetcher:
     """Fetches the context messages of turns from Slack: see `Platform.fetch_context`.
 
     Args:
-        directory: looks up the names of authors and mentioned users.
         tracks_unaddressed: whether the inbox stores messages to other people in a thread; only then is
             `HistoryState.is_quiet` reliable.
     """
@@ -45,15 +44,7 @@ class SlackContextFetcher:
         self._tracks_unaddressed = tracks_unaddressed
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
-        """Fetch the context messages of a turn: see `Platform.fetch_context`.
-
-        Args:
-            messages: the messages of the turn, oldest first.
-            history: the end of the session's stored history; None in a conversation with only one person.
-
-        Raises:
-            SurfaceError: Slack cannot be reached, or does not let the bot read the thread.
-        """
+        """Fetch the context messages of a turn: see `Platform.fetch_context`."""
         newest = messages[-1]
         team, prompts = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
         thread = await self._read_thread(messages, history)
@@ -105,9 +96,6 @@ class SlackContextFetcher:
         Messages are fetched if the turn is in a thread and has `history`, or if a message of the turn has a link to a
         message: Slack attaches the linked message. If no other person wrote (`HistoryState.is_quiet`), the thread is
         fetched only while the rate limit has `MIN_SPARE_CALLS` left.
-
-        Returns:
-            Slack's message objects, each once; empty if nothing is fetched.
         """
         newest, root = messages[-1], str(messages[-1].address["thread_ts"] or messages[-1].address["ts"])
         is_in_thread = any(str(message.address["ts"]) != root for message in messages)
@@ -136,7 +124,6 @@ class SlackContextFetcher:
 
 
 def _forwards_of(message: InboxMessage) -> list[MessageContent]:
-    """Return the messages that a stored message forwarded when it was sent; empty for none."""
     return [MessageContent.from_reference(part) for part in message.forwarded]
 
 

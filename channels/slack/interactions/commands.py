@@ -32,29 +32,13 @@ CHOICE_BUTTON = re.compile(f"^{CHOICE_PREFIX}")
 
 
 def choice_text(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
-    """Return the untranslated sentence that asks the user to choose a session.
-
-    It is empty if the user need not choose: for fewer than two sessions, or a command other than `reset` and `export`.
-    It is also empty for an `export` whose argument is no format.
-
-    Args:
-        argument: the argument of the command; empty for none.
-        found: the user's recent sessions in the channel.
-    """
+    """Return the untranslated sentence that asks to choose a session; empty if there is no need."""
     is_known = name != "export" or argument.lower() in ("", *EXPORT_FORMATS)
     return _CHOICE_TEXTS.get(name, "") if len(found) > 1 and is_known else ""
 
 
 def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSession]) -> list[Button]:
-    """Return a button per session; a press runs the command for that session.
-
-    For the ids of the buttons see `parse_choice`. A label shows the first words of the session's first message.
-
-    Args:
-        name: the command.
-        argument: the argument of the command, empty for none; it is dropped unless the command is `export`.
-        found: the sessions to choose from.
-    """
+    """Return a button per session; a press runs the command for that session: see `parse_choice`."""
     command = f"{name} {argument.lower()}" if name == "export" else name
     return [
         Button(f"{CHOICE_PREFIX}{command.rstrip()}:{session.session_id}", make_title(session.first.text) or "…")
@@ -63,14 +47,9 @@ def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSessi
 
 
 def parse_choice(button: str, place: str) -> tuple[CommandName, str, str] | None:
-    """Parse the id of a button of `choice_buttons`.
+    """Return the command, its argument and the session id of a button of `choice_buttons`.
 
-    Args:
-        button: the id of the button.
-        place: the place id (see `place_id`) of the channel in which the button was pressed.
-
-    Returns:
-        The command, its argument and the session id. None if the id is invalid, or the session is of another channel.
+    None if the id is invalid, or the session is of another channel than the one in which the button was pressed.
     """
     command, _, session = button.removeprefix(CHOICE_PREFIX).partition(":")
     command_name, _, argument = command.partition(" ")

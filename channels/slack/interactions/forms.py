@@ -37,12 +37,7 @@ _MAX_MENUS_BYTES = 150_000
 
 
 def answer_modal(question: Question, entries: Entries, target: ResponseTarget, say: MessageCatalog) -> dict[str, Any]:
-    """Return the view object of the modal with the form of an agent's question.
-
-    Args:
-        entries: the user's draft, by the name of the field.
-        target: the user and place of the button press that opens the modal.
-    """
+    """Return the modal with a question's form; `entries` is the user's draft, by the name of the field."""
     metadata = {
         "question": question.id,
         "channel": target.channel,
@@ -75,14 +70,10 @@ def _input_blocks(question: Question, entries: Entries, say: MessageCatalog) -> 
 
 
 def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Parse a submitted modal with the form of a question: see `answer_modal`.
+    """Return the question's id and the entries of a submitted modal: see `answer_modal`.
 
-    Args:
-        view: the `view` of the payload.
-
-    Returns:
-        The question's id, and the entries by the index of the field (as text). An entry is a text, or the id of a
-        menu's chosen option; empty for none. For a menu with several choices, it is the list of the chosen ids.
+    The entries are by the index of the field (as text). An entry is a text, or the id of a menu's chosen option; empty
+    for none. For a menu with several choices, it is the list of the chosen ids.
     """
     entries = dict[str, Any]()
     for block_id, elements in view["state"]["values"].items():

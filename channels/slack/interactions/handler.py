@@ -45,11 +45,7 @@ FORM_CHECK_SECONDS = 1.0
 
 
 class SlackIntakeHandler(IntakeHandler):
-    """Handles messages, slash commands, presses, shortcuts and submitted modals.
-
-    Args:
-        identities: looks up the user groups and location of an interaction's author.
-    """
+    """Handles messages, slash commands, presses, shortcuts and submitted modals."""
 
     must_refuse = False
     _platform: SlackPlatform
@@ -71,7 +67,6 @@ class SlackIntakeHandler(IntakeHandler):
         await super().accept(incoming)
 
     async def _is_bot_loop(self, session: str) -> bool:
-        """Return whether bots wrote the last `bot_loop_limit` messages of a session."""
         limit = self._bot_loop_limit
         return await self._services.conversations.count_newest_bot_messages(session, limit) >= limit
 
@@ -92,10 +87,7 @@ class SlackIntakeHandler(IntakeHandler):
         await self._receive(ack, target.to_entry("command", {"name": name, "argument": argument}))
 
     async def receive_stop(self, ack: AsyncAck, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
-        """Receive a press of Slack's own stop button in a thread as the command `stop`.
-
-        The command does not affect messages that were sent after the press.
-        """
+        """Receive a press of Slack's own stop button as a `stop` for the messages before the press."""
         target = ResponseTarget.of_stop(body)
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
         session = session_id(target.team, target.channel, target.thread_ts, self._dm_sessions)
@@ -109,10 +101,7 @@ class SlackIntakeHandler(IntakeHandler):
         await self._receive(ack, target.to_entry("press", {"button": pressed_id(action)}, root=target.thread_ts))
 
     async def receive_choice(self, ack: AsyncAck, body: Mapping[str, Any], action: Mapping[str, Any]) -> None:
-        """Receive a press that chooses a session as the command for that session: see `choice_buttons`.
-
-        It is ignored if the session is of another channel, or the button's id is malformed.
-        """
+        """Receive a press that chooses a session as the command for that session: see `choice_buttons`."""
         target = ResponseTarget.of_message(body)
         choice = parse_choice(pressed_id(action), target.place)
         if choice is None:
@@ -186,12 +175,10 @@ class SlackIntakeHandler(IntakeHandler):
         await ack()
 
     async def _find_form_errors(self, body: Mapping[str, Any]) -> dict[str, str]:
-        """Check the entries of a submitted form before its acknowledgement.
+        """Check the entries of a submitted form before its acknowledgement; return errors by block id.
 
-        Returns:
-            The error message by the id of the modal's block with the invalid field. Empty if all fields are valid, the
-            question is closed, or the check fails or takes longer than `FORM_CHECK_SECONDS`. The form is then
-            processed, and the user gets any errors in a message.
+        There are none if the question is closed, or the check fails or takes longer than `FORM_CHECK_SECONDS`. The form
+        is then processed, and the user gets any errors in a message.
         """
         id_, entries = parse_form(body["view"])
         team, user = str((body.get("team") or {}).get("id") or ""), str(body["user"]["id"])
@@ -208,11 +195,9 @@ class SlackIntakeHandler(IntakeHandler):
         return {f"{FIELD_PREFIX}{position}": text for position, text in errors.items()}
 
     async def _identify(self, parsed: InboxEntry) -> InboxEntry | str:
-        """Return an interaction with its author's user groups, locale and name.
+        """Return an interaction with its author's user groups, locale and name, or a text that refuses it.
 
-        Returns:
-            The interaction. If its author cannot be identified, the text to show them. If the app is not installed in
-            the workspace, an empty text.
+        The text is empty if the app is not installed in the workspace.
         """
         target = ResponseTarget(**parsed.surface)
         with suppress(StoreError):  # a command that needs the database fails with a message
@@ -264,12 +249,7 @@ class SlackIntakeHandler(IntakeHandler):
             await self._refuse(opener, say.format_error(error.public))
 
     async def _authorize_form(self, body: Mapping[str, Any]) -> InboxEntry | None:
-        """Identify the user who wants to open a form, and check their access.
-
-        Returns:
-            An interaction with the user's identity and locale; None if the user was refused. The reason was then shown
-            to them, unless it is empty: see `authorize`.
-        """
+        """Identify the user who wants to open a form; None if they have no access and were told so."""
         target = ResponseTarget.of_message(body)
         parsed = target.to_entry("form", {})
         authorized = await self.authorize(parsed, partial(self._identify, parsed))
@@ -281,11 +261,8 @@ class SlackIntakeHandler(IntakeHandler):
     async def find_session(self, entry: InboxEntry) -> InboxEntry | None:
         """Return a slash command with the id of the user's latest session in the channel.
 
-        For `reset` and `export`, the user is shown buttons to choose from if they have several sessions.
-
-        Returns:
-            The command; unchanged for `why`, without a session, or if it has a session id. None if the user was asked
-                to choose.
+        For `reset` and `export`, the user is shown buttons to choose from if they have several sessions; the result is
+        then None.
         """
         message, name, argument = entry.message, entry.values["name"], entry.values["argument"]
         if message.session_id:
@@ -317,14 +294,7 @@ class SlackIntakeHandler(IntakeHandler):
         await self._responder.respond(target, text, replaces=replaces)
 
     async def post_prompt(self, entry: InboxEntry) -> tuple[InboxMessage, Retract] | None:
-        """Post a user's prompt about a message in the thread of that message.
-
-        See `IntakeHandler.post_prompt`.
-
-        Returns:
-            The prompt as a message to answer, and a function that deletes the posted prompt and tells its author the
-            reason. None if Slack refuses the post; the user is then told that the bot is no member of the channel.
-        """
+        """Post a user's prompt about a message in its thread: see `IntakeHandler.post_prompt`."""
         target = ResponseTarget(**entry.surface)
         prompt, message, user = entry.values["text"], entry.values["about"], target.user
         author, is_bot = message["author"], message["author"].startswith(BOT_PREFIX)

@@ -34,11 +34,7 @@ class ResponseTarget:
     """User and place of an interaction, to whom private answers are sent.
 
     Attributes:
-        team: the id of the workspace of the interaction.
-        channel: the id of the channel.
-        user: the id of the user.
         thread_ts: the `ts` of the thread of the interaction; empty outside threads, or if Slack does not send it.
-        response_url: the URL to which answers are posted; empty for none.
         key: the id that is the same for each delivery of the interaction: of the trigger, the view or the event.
         home_team: the id of the user's own workspace, often the same as `team`; empty if unknown: `team` then counts as
             theirs.
@@ -54,7 +50,6 @@ class ResponseTarget:
 
     @classmethod
     def of_command(cls, body: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target for the payload of a slash command."""
         ids = str(body["team_id"]), str(body["channel_id"]), str(body["user_id"])
         return cls(*ids, "", str(body["response_url"]), str(body["trigger_id"]))
 
@@ -68,14 +63,7 @@ class ResponseTarget:
 
     @classmethod
     def of_form(cls, body: Mapping[str, Any], about: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target for the `view_submission` payload of a modal.
-
-        `thread_ts` is empty if the modal is about a message that is in no thread, or is a thread's first message.
-
-        Args:
-            body: the payload.
-            about: the modal's `private_metadata`, parsed: see `modal_metadata` and `answer_modal`.
-        """
+        """Return the target for a modal's `view_submission`; `about` is its parsed `private_metadata`."""
         user = body["user"]
         # Slack: an ephemeral message in a thread is shown only if the thread exists
         thread = "" if about["root"] == about["ts"] else str(about["root"])
@@ -84,11 +72,7 @@ class ResponseTarget:
 
     @classmethod
     def of_stop(cls, body: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target for the event of a press of Slack's own stop button.
-
-        Args:
-            body: an Events API payload.
-        """
+        """Return the target for the event of a press of Slack's own stop button."""
         event = body["event"]
         thread = str(event.get("thread_ts") or "")
         return cls(workspace_of(body), str(event["channel"]), str(event["user"]), thread, "", str(body["event_id"]))
@@ -98,12 +82,7 @@ class ResponseTarget:
         return place_id(self.team, self.channel)
 
     def to_entry(self, kind: EntryKind, values: Mapping[str, Any], *, session: str = "", root: str = "") -> InboxEntry:
-        """Return an entry of this user, sent now.
-
-        Args:
-            session: the id of the session to which the entry applies; empty if unknown.
-            root: the `ts` of the session's thread; empty for none.
-        """
+        """Return an entry of this user, sent now; `root` is the `ts` of the session's thread."""
         message = InboxMessage(
             event_key=f"{PLATFORM}:{self.team}:{self.channel}:command:{self.key}",
             session_id=session,
@@ -141,9 +120,6 @@ class PrivateResponder:
         """Post a message that only the user sees, in the thread of the interaction.
 
         Without a thread, it is posted in the channel. Slack refuses it if the bot is no member of the channel.
-
-        Args:
-            text: the text in the Markdown of `SlackMarkdown`.
         """
         message = {
             "channel": target.channel,
@@ -158,11 +134,8 @@ class PrivateResponder:
         """Answer an interaction with a text that only the user sees.
 
         The text appears in the thread of the interaction if the bot is a member of the channel, else in the channel.
-        Without a valid `response_url`, it is sent by `send_ephemeral`, which needs the bot in the channel.
-
-        Args:
-            text: the text in the Markdown of `SlackMarkdown`.
-            replaces: whether the text replaces the message with the pressed button.
+        Without a valid `response_url`, it is sent by `send_ephemeral`, which needs the bot in the channel. With
+        `replaces`, it replaces the message with the pressed button.
         """
         if not target.response_url:
             return await self.send_ephemeral(target, text)
@@ -176,18 +149,13 @@ class PrivateResponder:
             await self.send_ephemeral(target, text)
 
     async def offer_choices(self, target: ResponseTarget, text: str, choices: Sequence[Button]) -> None:
-        """Post a text and buttons that only the user sees to the `response_url`.
-
-        The target must have a `response_url`.
-        """
+        """Post a text and buttons that only the user sees to the `response_url`, which must be set."""
         await self._api.respond(target.response_url, {**message_content(text, choices), "response_type": "ephemeral"})
 
     async def open_modal(self, target: ResponseTarget, view: Mapping[str, Any]) -> None:
         """Open a modal for the user. Slack: only within three seconds of the interaction.
 
-        Args:
-            target: a target of `of_command` or `of_message`, as only their `key` is a trigger id.
-            view: the modal's view object.
+        The target is one of `of_command` or `of_message`: only their `key` is a trigger id.
         """
         arguments = {"trigger_id": target.key, "view": dict(view)}
         api = self._api.for_team(target.team)
@@ -196,21 +164,11 @@ class PrivateResponder:
     async def deliver_file(
         self, target: ResponseTarget, text: str, file: File, say: MessageCatalog, *, thread_ts: str
     ) -> str:
-        """Send a file to a user privately.
+        """Send a text file (UTF-8) to a user privately; return the text to answer with.
 
         In direct messages, the file is posted in the thread. Elsewhere, a Markdown file becomes part of the returned
         text if both fit into one message. For any other file, `text` is sent to the user in a direct message, and the
         file in the thread of that message.
-
-        Args:
-            target: the user, and the channel of the interaction.
-            text: the answer that the file belongs to.
-            file: a text file in UTF-8.
-            thread_ts: the `ts` of the thread for the file in direct messages.
-
-        Returns:
-            The text to answer with: `text`, `text` with the content of the file, or a sentence on the place of the
-                file.
         """
         is_direct = target.channel.startswith("D")
         answer = f"{text}\n\n{escape_tokens(file.data.decode())}"

@@ -40,11 +40,7 @@ def make_command_syntax(prefix: str) -> CommandSyntax:
 
 
 def ask_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
-    """Return the view object of the modal for a user's prompt about a message.
-
-    Args:
-        metadata: the message as JSON, from `modal_metadata`.
-    """
+    """Return the view object of the modal for a user's prompt about a message."""
     element = {"type": "plain_text_input", "action_id": ASK_INPUT, "multiline": True}
     label = _plain_text(say(words.YOUR_QUESTION))
     return {
@@ -59,21 +55,9 @@ def ask_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
 
 
 def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
-    """Return a message as JSON for a modal's `private_metadata`.
+    """Return a message object of Slack as JSON for a modal's `private_metadata`.
 
     Of the message's text and files, as much is left out as needed for `MAX_METADATA_CHARS`.
-
-    Args:
-        target: the user and place of the shortcut.
-        message: the message object of Slack: see `read_message`.
-
-    Returns:
-        A JSON object with `channel`, `ts`, `text`, and these keys:
-            - `root`: the `ts` of the thread.
-            - `author`: an id.
-            - `name`: the name of a bot, else empty.
-            - `url`: the `response_url`.
-            - `files`: the attributes of each `Attachment`.
     """
     content = read_message(message)
     metadata = {

@@ -50,12 +50,6 @@ class AssistantThreads:
 
         Slack: docs.slack.dev/reference/methods/chat.stopStream. By default the method sets the status to `active`: the
         stop button would disappear while the reply continues.
-
-        Args:
-            address: the address of the reply.
-
-        Returns:
-            The argument `session_status`; empty if this process has not set the status, or Slack refuses to set it.
         """
         is_set = _get_key(address) in self._processing and str(address["team"]) not in self._refused
         return {"session_status": "processing"} if is_set else {}
@@ -64,12 +58,8 @@ class AssistantThreads:
     def show_processing(self, address: Mapping[str, Any], is_resumed: Callable[[], bool]) -> Iterator[None]:
         """Set a thread's status to `processing` in the `with` block, to `active` after it.
 
-        The calls are made in the background.
-
-        Args:
-            address: the address of the reply; nothing is done without a `thread_ts`.
-            is_resumed: returns whether another process may have set the status; it is then set to `active` even if this
-                process did not set it.
+        The calls are made in the background. `is_resumed` returns whether another process may have set the status; it
+        is then set to `active` even if this process did not set it.
         """
         team = str(address["team"])
         limiter = self._api.get_limiter((STATUS_METHOD, team), TIER_3)
@@ -102,14 +92,7 @@ class AssistantThreads:
         has_slot: bool = False,
         after: asyncio.Task[None] | None = None,
     ) -> asyncio.Task[None]:
-        """Set a thread's status in a background task, once the task `after` has ended.
-
-        Args:
-            has_slot: whether a slot of `limiter` is acquired for the call already.
-
-        Returns:
-            The background task.
-        """
+        """Set a thread's status in a background task, once the task `after` has ended."""
 
         async def set_status() -> None:
             if after is not None:
@@ -138,14 +121,7 @@ def _get_key(address: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Sequence[str]) -> None:
-    """Set the suggested prompts in the direct messages with a user.
-
-    A failure is only logged.
-
-    Args:
-        channel: the id of the direct messages.
-        prompts: the texts of the prompts, each of which is also its title.
-    """
+    """Set the suggested prompts in the direct messages with a user; a failure is only logged."""
     arguments = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
         await api.for_team(team).call(

@@ -22,17 +22,7 @@ def make_queued_reactions(api: SlackApi) -> QueuedReactions:
 
 
 async def add_reaction(api: SlackApi, emoji: str, address: Address) -> None:
-    """React to the user's message that the reply at an address answers.
-
-    It is no error if the bot has added the reaction already.
-
-    Args:
-        emoji: a Unicode emoji or Slack's name of one.
-        address: the address of the reply: see `InboxMessage.address`.
-
-    Raises:
-        SurfaceError: Slack refuses the reaction, or cannot be reached.
-    """
+    """React to a message by a Unicode emoji or Slack's name of one; it may have the reaction already."""
     await _react(api, "reactions.add", to_short_name(emoji), address)
 
 

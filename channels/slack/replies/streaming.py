@@ -36,7 +36,6 @@ class StreamPolicy:
     """Decides in which channels replies are streamed; all replies share one policy.
 
     Args:
-        streaming: `auto` or `native`: see `Streaming`.
         seconds: the age in seconds at which a stream is stopped; edits show the rest of its reply.
     """
 
@@ -50,21 +49,12 @@ class StreamPolicy:
         self._refused[channel] = True
 
     def is_enabled(self, channel: str) -> bool:
-        """Return whether streams in a channel are not disabled now by `disable`.
-
-        The setting `streaming` is not considered.
-        """
+        """Return whether streams in a channel are not disabled now by `disable`."""
         return channel not in self._refused
 
 
 class SlackStreams:
-    """Streams of one reply: see `channels.replies.surface.Streams`.
-
-    Args:
-        thread: the thread of the reply.
-        address: the address of the reply: see `SlackSurface`.
-        policy: decides in which channels replies are streamed; shared by all replies.
-    """
+    """Streams of one reply: see `channels.replies.surface.Streams`."""
 
     def __init__(self, thread: ReplyThread, address: Mapping[str, Any], policy: StreamPolicy) -> None:
         self._thread = thread

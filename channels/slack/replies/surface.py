@@ -53,13 +53,10 @@ class SlackSurface(Surface):
     """Surface of a reply in a thread or, if there is none, directly in a channel.
 
     Args:
-        api: makes the calls.
-        queued_reactions: adds and removes the reactions that mark users' messages as waiting.
         address: the ids `team`, `channel`, `thread_ts` (empty without a thread) and `ts` (of the user's message).
             `user` and `user_team` are the author and their workspace, `bot` is the bot's user id, and `title` the first
             words of the message; these may be missing.
         turn_id: the id that marks the messages of the reply, in their metadata; empty for none.
-        assistant: sets the status of the thread; None to set none.
         stream_policy: decides whether the growing message is streamed; None: it is edited.
     """
 
@@ -200,10 +197,7 @@ class SlackSurface(Surface):
             log.warning("stray messages of a reply cannot be deleted: %s", error)
 
     async def attach(self, files: Sequence[File], last_id: str, known: Mapping[str, str], record: RecordFile) -> None:
-        """Post each file in its own message: Slack cannot add files to a posted message.
-
-        See `Surface.attach`.
-        """
+        """Post each file in its own message: Slack cannot add files to a posted message."""
         refused = dict[str, SurfaceError]()
         for file in files:
             try:
@@ -224,11 +218,7 @@ class SlackSurface(Surface):
         return await self._share(file, file_id)
 
     async def post_file(self, file: File) -> None:
-        """Upload a file, and post it in the thread, outside of the reply's messages.
-
-        Raises:
-            SurfaceError: the file cannot be posted.
-        """
+        """Upload a file, and post it in the thread, outside of the reply's messages."""
         await self._share(file, await self._api.upload(file, self._thread.team))
 
     async def _share(self, file: File, file_id: str) -> None:

@@ -17,14 +17,7 @@ _METADATA_EVENT = "parley_chunk"
 
 
 class ReplyThread:
-    """Thread in which a reply is shown or, if there is none, the channel.
-
-    Args:
-        api: makes the calls.
-        address: the address of the reply: see `SlackSurface`.
-        turn_id: the id that marks the messages of the reply, in their metadata; empty for none.
-        assistant: sets the status of the thread; None to set none.
-    """
+    """Thread in which a reply is shown or, if there is none, the channel."""
 
     def __init__(
         self, api: SlackApi, address: Mapping[str, Any], turn_id: str, assistant: AssistantThreads | None
@@ -58,19 +51,11 @@ class ReplyThread:
         return {"event_type": _METADATA_EVENT, "event_payload": {"turn": self._turn_id, "chunk": position}}
 
     def create_stop_arguments(self, message_id: str) -> dict[str, Any]:
-        """Return the arguments of `chat.stopStream` for a message."""
         status = {} if self._assistant is None else self._assistant.get_stop_arguments(self._address)
         return {"channel": self.channel, "ts": message_id, **status}
 
     async def stop_stream(self, message_id: str, *, has_slot: bool = False) -> bool:
-        """Stop the stream of a message, so that the message can be edited.
-
-        Args:
-            has_slot: whether a slot of `stop_limiter` is acquired for the call already.
-
-        Returns:
-            False if Slack refuses it, which is logged: the message has no open stream of the bot.
-        """
+        """Stop the stream of a message, so that it can be edited; False if Slack refuses it (logged)."""
         arguments = self.create_stop_arguments(message_id)
         try:
             await self.api.call("chat.stopStream", arguments, self.stop_limiter, has_slot=has_slot)
@@ -80,10 +65,7 @@ class ReplyThread:
         return True
 
     async def read(self) -> Sequence[ApiObject]:
-        """Fetch up to 200 messages that were sent after the user's message, oldest first.
-
-        The messages are those of the thread or, if there is none, of the channel.
-        """
+        """Fetch up to 200 messages of the thread or channel after the user's message, oldest first."""
         method = "conversations.replies" if self.ts else "conversations.history"
         arguments = {"channel": self.channel, "oldest": self._prompt_ts, "include_all_metadata": True, "limit": 200}
         if self.ts:
