@@ -39,12 +39,7 @@ class LineKind(Enum):
     Attributes:
         BLANK: white space only, outside of code.
         TEXT: a line of a paragraph, list item or block quote.
-        HEADING: a heading (`# Title`).
-        RULE: a thematic break.
-        FENCE, FENCE_END: the opening and the closing fence of a code block.
-        CODE: a line within a code block.
         COMMENT: a line of an HTML comment that begins a line; text after the comment's end is shown.
-        TABLE_HEAD, DELIMITER, ROW: the header, delimiter and other rows of a table.
     """
 
     BLANK = auto()
@@ -65,8 +60,6 @@ class CodeFence:
     """Opening fence of a code block.
 
     Attributes:
-        marks: the backticks or tildes.
-        info: the info string, such as the language.
         quote: the block quote markers at the start of each line of the block.
         indent: the column in which the fence starts, counted after the quote markers.
         content_indent: the column in which the content of the enclosing list item starts; 0 outside lists.
@@ -79,11 +72,7 @@ class CodeFence:
     content_indent: int = 0
 
     def is_closed_by(self, line: str) -> bool:
-        """Return whether a line is the closing fence of this code block.
-
-        Args:
-            line: without the block quote markers.
-        """
+        """Return whether a line (without quote markers) is the closing fence of this code block."""
         found = _FENCE.fullmatch(line.lstrip(" \t"))
         return (
             found is not None
@@ -106,8 +95,6 @@ class BlockContext:
     """Blocks and emphasis that are open at a position of a Markdown text.
 
     Attributes:
-        fence: the opening fence of the open code block; None outside of code.
-        table: the first two rows of the open table; None outside of tables.
         item_indents: the columns in which the contents of the open list items start, the outermost first.
         quote: the block quote markers (`> `) of a line that the position splits; else empty.
         marks: the open emphasis and code marks of the paragraph (such as `**`), the outermost first. They include the
@@ -128,16 +115,9 @@ TableFits = Callable[[str, str, str], bool]
 
 
 class BlockParser:
-    """Parses the block structure of Markdown line by line.
+    """Parses the block structure of Markdown line by line; `context` has the open blocks.
 
-    Args:
-        context: the blocks that are open before the first line.
-        fits: returns whether a table fits into a message, by its header row, its delimiter row and one more row (or an
-            empty text). A table or row that does not fit is parsed as text.
-
-    Attributes:
-        context: the blocks that are open after the last line.
-        is_in_paragraph: whether the last line belongs to a paragraph, which the next line may continue.
+    A table or row that does not fit into a message (see `TableFits`) is parsed as text.
     """
 
     def __init__(self, context: BlockContext, fits: TableFits) -> None:
@@ -153,12 +133,9 @@ class BlockParser:
         return self.is_in_paragraph and self._last_line.lstrip().startswith("|")
 
     def parse_line(self, line: str) -> LineKind:
-        """Parse the next line, update `context`, and return the line's kind.
+        """Parse the next line (without its line end), update `context`, and return the line's kind.
 
         If the result is `DELIMITER`, the previous line was a `TABLE_HEAD`, and not the returned `TEXT`.
-
-        Args:
-            line: without its line end.
         """
         kind = self._parse_in_fence(line) if self.context.fence else self._parse_comment(line)
         kind = kind or self._parse_outside_fence(line)
@@ -241,12 +218,7 @@ class BlockParser:
         return None
 
     def _parse_list_markers(self, line: str) -> tuple[tuple[int, ...], str, int, bool]:
-        """Parse the indent and the list markers of a line.
-
-        Returns:
-            The columns of the contents of the list items that are open after the markers; the text after the markers;
-            the column of this text; True if the line has a list marker.
-        """
+        """Return the `item_indents` after a line's markers, the text, its column, and whether it is an item."""
         indent, is_item = _indent_columns(line), False
         item_indents = tuple(content_indent for content_indent in self.context.item_indents if content_indent <= indent)
         rest = line.lstrip(" \t")
@@ -261,10 +233,7 @@ class BlockParser:
 
 
 def split_quote(line: str) -> tuple[str, str]:
-    """Return the block quote markers (`> `) at the start of a line, and its rest.
-
-    The first text is empty for a line without markers.
-    """
+    """Return the block quote markers (`> `) at the start of a line, and its rest."""
     found = _QUOTE.match(line)
     end = found.end() if found else 0
     return line[:end], line[end:]
@@ -294,25 +263,14 @@ def missing_indent(fence: CodeFence, line: str) -> int:
     """Return the number of columns by which a line of code must be indented further.
 
     In CommonMark, a line with less indent than its list item ends the list, and the rest of the code block becomes
-    text. 0 if the indent is enough, or the line is blank.
-
-    Args:
-        fence: the opening fence of the code block.
-        line: a line of the code block.
+    text.
     """
     rest = split_quote(line)[1] if fence.quote else line
     return max(0, fence.content_indent - _indent_columns(rest)) if rest.strip() else 0
 
 
 def _parse_fence(rest: str, quote: str, indent: int, item_indents: tuple[int, ...]) -> CodeFence | None:
-    """Parse a line as the opening fence of a code block; None for any other line.
-
-    Args:
-        rest: the line without quote markers, list markers and indent.
-        quote: the block quote markers of the line.
-        indent: the column in which `rest` starts.
-        item_indents: see `BlockContext`.
-    """
+    """Parse a line as an opening fence; `rest` is its text without markers, from the column `indent` on."""
     content_indent = item_indents[-1] if item_indents else 0
     found = _FENCE.fullmatch(rest)
     if not found or indent - content_indent > 3 or (found["marks"][0] == "`" and "`" in found["info"]):

@@ -54,7 +54,6 @@ class ChunkBreak:
     Attributes:
         position: the index in the reader's `source` after the chunk.
         text: the rendered text of the chunk; empty if nothing is visible.
-        context: the blocks and marks that are open at `position`.
     """
 
     position: int
@@ -69,8 +68,6 @@ class ChunkReader:
     before it, as if the text came character by character.
 
     Args:
-        context: the blocks and marks that are open at the start of the chunk.
-        source: the known text from the start of the chunk.
         hidden_size: the number of characters between the last chunk and `source`, which rendered to nothing visible.
             The reader does not use it: the caller adds it to the next chunk's size in the reply's text.
     """
@@ -83,7 +80,6 @@ class ChunkReader:
         self._reset(context)
 
     def feed(self, text: str) -> None:
-        """Append text to `source`."""
         self.source += text
 
     def _reset(self, context: BlockContext) -> None:
@@ -106,11 +102,7 @@ class ChunkReader:
     def find_break(self, *, is_final: bool = False) -> ChunkBreak | None:
         """Parse the new lines of `source`; return the end of the chunk if it is full.
 
-        Args:
-            is_final: whether `source` is complete; its last line then needs no line end.
-
-        Returns:
-            The end; a new reader is needed for the text after it. None if the chunk has room for more text.
+        A new reader is needed for the text after it. If the source `is_final`, its last line needs no line end.
         """
         while self._position < len(self.source):
             line, end = self._next_line(is_final=is_final)
@@ -131,11 +123,7 @@ class ChunkReader:
     def render(self, *, is_final: bool = False) -> ChunkWriter:
         """Render the text so far; call it only if `find_break` has returned None.
 
-        Args:
-            is_final: whether the text is complete; if not, a line that may become another kind of block is left out.
-
-        Returns:
-            The writer with the rendered text, which is empty if nothing is visible.
+        Unless the text `is_final`, a line that may become another kind of block is left out.
         """
         *settled, lines = group_lines(self._lines[self._written_lines :]) or [[]]
         for block in settled:
@@ -151,12 +139,9 @@ class ChunkReader:
         return writer
 
     def _next_line(self, *, is_final: bool) -> tuple[str, str | None]:
-        """Return the next line of `source` and its line end, without moving past it.
+        """Return the next line of `source` and its line end, which is None if the line may be incomplete.
 
         Consecutive blank lines outside of code are returned as one.
-
-        Returns:
-            The line; its line end, or None if the line may be incomplete.
         """
         found = LINE_END.search(self.source, self._position)
         if found is None:
@@ -173,10 +158,7 @@ class ChunkReader:
         return line, end
 
     def _overflow_position(self, line: str) -> int | None:
-        """Return the length of the shortest start of a line that overflows the chunk.
-
-        The start has at least one visible character. None if the line fits.
-        """
+        """Return the length of the shortest start of a line that overflows the chunk, if any does."""
         room = self._capacity - self._size - self._gap_size
         min_size = max(room, 0) + (len(line) - len(line.lstrip()) if self._is_blank else 0)
         ink = _VISIBLE.search(line, min_size)  # every platform counts at least one unit per character
@@ -187,14 +169,7 @@ class ChunkReader:
         return max(stop, len(head) - len(head.lstrip()) + 1)
 
     def _max_size(self, line: str, kind: LineKind | None = None) -> int:
-        """Return the most that a line can measure when rendered, without its line end.
-
-        Args:
-            kind: the kind of the line; None if it is unknown, since the line is incomplete.
-
-        Returns:
-            The size in units of `MessageLimits.measure`.
-        """
+        """Return the most that a line can measure when rendered; the kind of an incomplete line is None."""
         if self._is_blank:
             line = remove_deep_indent(line)
         size = self._limits.measure(line) + self._limits.dialect.max_growth(line)
@@ -212,11 +187,7 @@ class ChunkReader:
         return size
 
     def _append_line(self, line: SourceLine) -> bool:
-        """Append a complete line to the chunk if it fits.
-
-        Returns:
-            True if it fits; if not, the line is not appended.
-        """
+        """Append a complete line to the chunk if it fits; return whether it does."""
         size, gap, is_blank = self._size, self._gap_size, self._is_blank
         match line.kind:
             case LineKind.BLANK:
@@ -248,10 +219,7 @@ class ChunkReader:
         return True
 
     def _kind_of_partial_line(self, line: str) -> LineKind:
-        """Return the kind to assume for an incomplete line.
-
-        Of the possible kinds, it is the one that measures most when rendered.
-        """
+        """Return the kind to assume for an incomplete line: the one that measures most when rendered."""
         place = self._parser.context
         if place.fence:
             return LineKind.CODE
@@ -260,11 +228,7 @@ class ChunkReader:
         return LineKind.ROW if place.table and "|" in line else LineKind.TEXT
 
     def _make_break(self, last: SourceLine) -> ChunkBreak:
-        """Split the chunk at the best point, and render the part before it.
-
-        Args:
-            last: the line in which, or at the end of which, the chunk is full.
-        """
+        """Split the chunk at the best point, and render the part before it."""
         known = self.source[: last.start + len(last.text)]
         has_spoilers = self._limits.dialect.has_spoilers
         at = find_split([*self._lines, last], known, self.context.marks, has_spoilers=has_spoilers)
@@ -288,22 +252,14 @@ class ChunkReader:
         return ChunkWriter(self.context, self._limits.dialect, self._limits.measure)
 
     def _is_undecided(self, rest: str) -> bool:
-        """Return whether more text may make an incomplete line another kind of block.
-
-        Args:
-            rest: the incomplete line.
-        """
+        """Return whether more text may make an incomplete line another kind of block."""
         place = self._parser.context
         if place.fence:
             return bool(_UNDECIDED_CODE.fullmatch(rest))
         return bool(_UNDECIDED.fullmatch(rest)) or bool(place.table and not place.table.head.lstrip().startswith("|"))
 
     def _growing_line_kind(self, rest: str) -> LineKind:
-        """Return the kind as which to render an incomplete line: code, heading, comment or text.
-
-        Args:
-            rest: the incomplete line.
-        """
+        """Return the kind as which to render an incomplete line."""
         kind = copy(self._parser).parse_line(rest)
         return kind if kind in (LineKind.CODE, LineKind.HEADING, LineKind.COMMENT) else LineKind.TEXT
 
@@ -318,16 +274,7 @@ class ChunkReader:
         return make_text_table(head, delimiter, self._limits.dialect, self._limits.measure)
 
     def _table_size(self, head: str, delimiter: str, row: str = "") -> int:
-        """Return the most that a table can measure when rendered.
-
-        Args:
-            head: the header row.
-            delimiter: the delimiter row.
-            row: the only other row; empty for none.
-
-        Returns:
-            The size in units of `MessageLimits.measure`.
-        """
+        """Return the most that a table can measure when rendered."""
         measure, growth = self._limits.measure, self._limits.dialect.max_growth
         if self._limits.dialect.renders_table(delimiter):
             lines = [line for line in (head, delimiter, row) if line]
@@ -343,10 +290,6 @@ class ChunkReader:
 
 
 def _continues_paragraph(lines: Sequence[SourceLine], rest: str) -> bool:
-    """Return whether a text continues the paragraph at the end of some lines.
-
-    Args:
-        rest: the text after the lines.
-    """
+    """Return whether a text continues the paragraph at the end of some lines."""
     line = LINE_END.split(rest, maxsplit=1)[0]
     return bool(lines) and lines[-1].kind is LineKind.TEXT and bool(line.strip()) and not starts_block(line)

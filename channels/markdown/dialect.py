@@ -42,15 +42,9 @@ class Dialect:
         return _count_columns(delimiter) <= self.max_table_columns
 
     def max_growth(self, source: str) -> int:
-        """Return the most by which a text grows when this dialect renders it.
+        """Return the most by which a text grows when rendered, in units of `MessageLimits.measure`.
 
         By default, it is the size of the closing tag for each HTML tag that a split leaves open.
-
-        Args:
-            source: the Markdown of the text.
-
-        Returns:
-            The growth in units of `MessageLimits.measure`.
         """
         return len("</code>") * source.count("<")
 
@@ -76,47 +70,24 @@ class Dialect:
         return text
 
     def render_code_line(self, line: str) -> str:
-        """Return a line of a code block in this dialect, by default as `render_code` does.
-
-        Subclasses must disable mentions in it.
-        """
+        """Return a line of a code block; subclasses must disable mentions in it."""
         return self.render_code(line)
 
     def render_fence(self, marks: str, info: str) -> tuple[str, str]:
-        """Return the opening and the closing fence of a code block.
-
-        Args:
-            marks: the backticks or tildes of the source.
-            info: the info string, such as the language.
-
-        Returns:
-            The line before the code block and the line after it, such as "```python" and "```".
-        """
+        """Return the line before a code block and the line after it, such as "```python" and "```"."""
         space = " " if info.startswith("~") else ""  # without it, `~~~ ~` would be four marks
         return f"{marks}{space}{self.render_code(info)}", marks
 
     def render_heading(self, marks: str, text: str) -> str:
-        """Return a heading in this dialect.
-
-        Args:
-            marks: the number signs with the space after them.
-            text: the inline content, already rendered.
-        """
+        """Return a heading from its number signs with the space after them, and its rendered content."""
         return marks + text
 
     def render_line(self, line: str) -> str:
-        """Return a line of a paragraph, list or block quote, with its markers rendered.
-
-        The text after the list and quote markers stays Markdown.
-        """
+        """Return a line of a paragraph, list or quote with its markers rendered; its text stays Markdown."""
         return line
 
     def render_rule(self, line: str) -> str:
-        """Return a thematic break (horizontal rule) in this dialect.
-
-        Args:
-            line: the break in Markdown, such as `---`, without the indent of the list item that the message starts in.
-        """
+        """Return a thematic break (horizontal rule) in this dialect."""
         return line
 
     def render_link(self, link: Link) -> tuple[str, str]:
@@ -145,7 +116,6 @@ class MessageLimits:
         chunk_size: the most that the text of one message of a reply may measure, in units of `measure`.
         measure: returns the size of a text in the platform's unit (bytes, UTF-16 units, ...).
         status_reserve: the part of `chunk_size` that stays free for a status line under the text.
-        dialect: the Markdown dialect of the platform.
     """
 
     chunk_size: int

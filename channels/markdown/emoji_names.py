@@ -16,13 +16,9 @@ _LIGHTEST_TONE, _LIGHTEST_TONE_NUMBER = 0x1F3FB, 2
 
 
 def to_short_name(emoji: str) -> str:
-    """Return Slack's short name of an emoji, such as `tada`, without colons.
+    """Return Slack's short name of an emoji (`tada`, `+1::skin-tone-4`), without colons.
 
-    A skin tone is appended, as in `+1::skin-tone-4`. Anything but a known emoji character is returned as it is, without
-    colons around it.
-
-    Args:
-        emoji: such as `🎉`, `tada` or `:tada:`.
+    Anything but a known emoji character is returned as it is, without colons around it.
     """
     tone = _SKIN_TONE.search(emoji)
     name = _names().get(_SKIN_TONE.sub("", emoji).replace(_VARIATION_SELECTOR, ""))
@@ -32,18 +28,11 @@ def to_short_name(emoji: str) -> str:
 
 
 def to_character(emoji: str) -> str:
-    """Return the emoji character for a short name.
-
-    Anything but a known name, such as a name with a skin tone, is returned as it is, without colons around it.
-
-    Args:
-        emoji: such as `tada`, `:tada:` or `🎉`.
-    """
+    """Return the emoji character for a short name; an unknown name is returned without colons."""
     found = emoji_short_names.get(emoji.strip(":"))
     return found.char if found is not None else emoji.strip(":")
 
 
 @cache
 def _names() -> dict[str, str]:
-    """Return Slack's short names by emoji character (without variation selectors)."""
     return {emoji.char.replace(_VARIATION_SELECTOR, ""): emoji.short_name for emoji in emoji_data}

@@ -19,10 +19,8 @@ class RefusedEmphasis:
     """Emphasis that CommonMark takes for literal text.
 
     Attributes:
-        mark: the opening or the closing mark, such as `**`.
         start: the index of the opening mark in the paragraph; -1 if it is in an earlier message.
         stop: the index of the closing mark; None if more text may follow.
-        refuses_opening, refuses_closing: the marks that CommonMark refuses.
     """
 
     mark: str
@@ -73,9 +71,6 @@ def move_marks(text: str, spans: Iterable[InlineSpan], refused: Iterable[Refused
 
     Punctuation and code at the end of the emphasis are moved out of it; of a link, the label becomes emphasis. If
     nothing else is emphasized, the marks are removed.
-
-    Args:
-        spans: the parts of the text that are moved as a whole.
     """
     starts = {span.start: span for span in spans}
     ends = {span.end: span for span in starts.values()}

@@ -78,12 +78,9 @@ def _is_type_parameter(text: str, tag: re.Match[str]) -> bool:
 
 
 def convert_html(text: str, dialect: Dialect) -> str:
-    """Return Markdown with its HTML in a platform's dialect.
+    """Return Markdown (without code) with its HTML in a platform's dialect.
 
     Escaped characters and addresses stay. A comment without an end stays, too.
-
-    Args:
-        text: Markdown without code.
     """
     if "<" not in text and "&" not in text and "\\" not in text:
         return text
@@ -148,11 +145,7 @@ class _HtmlConverter:
         return "".join(reversed(parts))
 
     def _convert_tag(self, tag: re.Match[str]) -> int:
-        """Append what a tag becomes.
-
-        Returns:
-            The position in the text from which to read on.
-        """
+        """Append what a tag becomes; return the position in the text from which to read on."""
         name = tag["name"].lower()
         kind, is_type = PAIRED_TAGS.get(name, name), _is_type_parameter(self._text, tag)
         is_plain = not tag["slash"] and ((name == "a" and not tag["attributes"]) or (name == "p" and is_type))
@@ -214,11 +207,7 @@ class _HtmlConverter:
         return spaces.end() if spaces else end
 
     def _end_line(self, name: str, tag: re.Match[str]) -> int:
-        """Begin or end a line at a tag of a block; a line with nothing else is left out.
-
-        Returns:
-            The position in the text from which to read on.
-        """
+        """Begin, end or leave out a line at the tag of a block; return where to read on."""
         rest, is_empty = _LINE_REST.match(self._text, tag.end()), not self._line.strip()
         if rest and is_empty:
             for index in range(len(self._out) - 1, -1, -1):

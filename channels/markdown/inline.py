@@ -61,12 +61,7 @@ _MAX_CARRIED_MARKS = 12
 
 @dataclass(slots=True)
 class _OpenMark:
-    """Open mark of emphasis, code or a spoiler.
-
-    Attributes:
-        start: the index in the paragraph; -1 in an earlier message.
-        is_refused: whether CommonMark takes the mark for literal text.
-    """
+    """Open mark of emphasis, code or a spoiler; its `start` is -1 in an earlier message."""
 
     text: str
     start: int = -1
@@ -74,24 +69,20 @@ class _OpenMark:
 
 
 class InlineParser:
-    """Parses the inline content of a Markdown paragraph.
+    """Parses the inline content of a Markdown paragraph, or of its part after a split.
 
     Args:
-        text: the paragraph, or its part after a split.
         marks: the emphasis, code and spoiler marks (such as `**`) that were open at the split, the outermost first.
         is_growing: whether more text may follow. One or two backticks without closing ones are then open code; else
             they are literal.
-        has_spoilers: whether `||` hides text.
 
     Attributes:
         spans: the parts that no split may cut, in order: see `InlineSpan`.
-        marks: the emphasis, code and spoiler marks that are open at the end, the outermost first.
         spoilers: the index of each spoiler mark.
         crossings: the index of each mark that closes emphasis within a spoiler that began in the emphasis, and the
             index after it.
-        refused: the emphasis that CommonMark takes for literal text.
         unfinished: the index of an incomplete link or token at the end of a growing text, and its readable label (empty
-            for a token); None without one.
+            for a token).
     """
 
     def __init__(
@@ -120,10 +111,7 @@ class InlineParser:
 
     @property
     def unsplittable_spans(self) -> Iterator[tuple[int, int]]:
-        """Start and end index of each part that must not be split, in order.
-
-        The parts are the `spans`, and the `unfinished` link or token up to the end of the text.
-        """
+        """Start and end index of each part that must not be split, in order."""
         for span in self.spans:
             yield span.start, span.end
         if self.unfinished:
@@ -151,11 +139,7 @@ class InlineParser:
         return None
 
     def _parse_token(self, found: re.Match[str]) -> int:
-        """Add a match of `_TOKEN` to `spans` or to the open marks.
-
-        Returns:
-            The position in the paragraph from which parsing continues.
-        """
+        """Add a match of `_TOKEN` to `spans` or to the open marks; return where parsing continues."""
         start, end = found.span()
         match found.lastgroup:
             case "ticks":
@@ -178,10 +162,7 @@ class InlineParser:
         return end
 
     def _is_cut_by_code(self, link: re.Match[str]) -> bool:
-        """Return whether code starts in the label of a link and ends after it.
-
-        Code takes precedence over links (CommonMark, section 6.3).
-        """
+        """Return whether code starts in the label of a link and ends after it (CommonMark, section 6.3)."""
         at, stop = link.span("label")
         while found := _TICKS.search(self._text, at, stop):
             at, ticks = found.end(), found["ticks"]
@@ -196,19 +177,11 @@ class InlineParser:
         return False
 
     def _parse_code(self, start: int, inside: int, ticks: str) -> int:
-        """Add the code span that begins with these backticks to `spans`.
+        """Add the code span that begins with these backticks to `spans`; return where parsing continues.
 
         Without closing backticks, the code goes on to the end of the paragraph, and its backticks are open marks. That
-        holds while more text may follow, or if the code began in an earlier message. Else the backticks are literal
-        text: they become a span of their own, which no split may cut.
-
-        Args:
-            start: the position of the opening backticks.
-            inside: the position after the opening backticks; `start` if these are in an earlier message.
-            ticks: the opening backticks.
-
-        Returns:
-            The position in the paragraph from which parsing continues.
+        holds while more text may follow, or if the code began in an earlier message (`inside` is then `start`). Else
+        the backticks are literal text: they become a span of their own, which no split may cut.
         """
         if ticks not in self._unclosed_ticks:
             if found := re.compile(rf"(?<!`){ticks}(?!`)").search(self._text, inside):
@@ -282,11 +255,7 @@ class InlineParser:
         )
 
     def _parse_spoiler(self, start: int, end: int) -> int:
-        """Add a spoiler mark to `spoilers`; it closes the open spoiler, or opens one.
-
-        Returns:
-            The position in the paragraph from which parsing continues.
-        """
+        """Add a spoiler mark to `spoilers`; it closes the open spoiler, or opens one."""
         if not self._has_spoilers:
             return end
         self.spans.append(InlineSpan(start, end))
@@ -303,16 +272,7 @@ class InlineParser:
         return next((index for index in indexes if self._open_marks[index].text[0] == sign), None)
 
     def _flanks(self, start: int, end: int) -> tuple[bool, bool]:
-        """Return whether a delimiter run (`*`, `_`, `~`) may open and may close emphasis.
-
-        CommonMark, section 6.2.
-
-        Args:
-            start, end: the index of the run in the paragraph, and the index after it.
-
-        Returns:
-            True if it may open emphasis; True if it may close emphasis.
-        """
+        """Return whether a delimiter run may open and may close emphasis (CommonMark, section 6.2)."""
         before = self._text[start - 1] if start else " "
         after = self._text[end] if end < len(self._text) else " "
         follows_space, precedes_space = before.isspace(), after.isspace()

@@ -44,12 +44,7 @@ _OPENERS = ("`", "~", "#", ">", "|", "-", "+", "*")
 
 @dataclass(frozen=True, slots=True)
 class RenderedInline:
-    """Rendered paragraph, and the marks that are open at its end.
-
-    Attributes:
-        text: the paragraph in the platform's dialect, with the open marks closed.
-        marks: the open emphasis, code and spoiler marks, such as `**`, the outermost first.
-    """
+    """Rendered paragraph with the open marks closed, and these marks, the outermost first."""
 
     text: str
     marks: tuple[str, ...]
@@ -58,13 +53,9 @@ class RenderedInline:
 def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_cut: bool = False) -> RenderedInline:
     """Render the inline Markdown of a paragraph in a platform's dialect.
 
-    A blank text becomes an empty one, with `marks` still open.
-
-    Args:
-        marks: the emphasis and code marks that were open at a split before `text`; they are opened again.
-        is_cut: whether the paragraph continues after `text`. Open marks are then closed at the end, and returned; else
-            only those of `marks`, and none is returned. A spoiler, which may span paragraphs, is always closed and
-            returned.
+    The `marks` that were open at a split before the text are opened again. If the paragraph `is_cut`, the open marks
+    are closed at its end, and returned; else only those of `marks`, and none is returned. A spoiler, which may span
+    paragraphs, is always closed and returned.
     """
     if not text.strip():
         return RenderedInline("", tuple(marks))
@@ -103,15 +94,6 @@ def _remove_empty_spoilers(
     """Return a paragraph in which each spoiler hides at least one character, and no emphasis ends within it.
 
     Discord: emphasis that begins before a spoiler and ends within it would end the spoiler.
-
-    Args:
-        text: the paragraph.
-        parser: the parser of the paragraph.
-        marks: the marks to open at the start.
-        closing: the marks to close at the end, the innermost first.
-
-    Returns:
-        The paragraph; the marks to open; the marks to close.
     """
     edits = [TextEdit(start, end, "") for start, end in parser.crossings]
     first, last = parser.spoilers[0], parser.spoilers[-1]
@@ -162,9 +144,6 @@ def remove_unfinished(text: str, marks: Sequence[str] = (), *, has_spoilers: boo
 
     Such an end is an incomplete token (such as `<@U1`), or backslashes, emphasis marks or opening backticks at the very
     end. Of an incomplete link, the label stays, unless its first character could open a block.
-
-    Args:
-        marks: the emphasis and code marks that are open at the start of the text.
     """
     parser = InlineParser(text, marks, is_growing=True, has_spoilers=has_spoilers)
     if parser.unfinished:
@@ -187,9 +166,6 @@ def stable_part(text: str, dialect: Dialect, marks: Sequence[str] = ()) -> str:
 
     An incomplete link or token at the end is left out with its label, and `remove_unfinished` is applied to the rest.
     Open emphasis and code are included, as if their closing marks followed; if none follow, their rendering changes.
-
-    Args:
-        marks: the emphasis and code marks that are open at the start of the text.
     """
     unfinished = InlineParser(text, marks, is_growing=True).unfinished
     if unfinished:
@@ -237,10 +213,7 @@ _MARKUP_SIGN = re.compile(r"[\\`*_~\[<&]")
 
 
 def plain_text(text: str) -> str:
-    """Return inline Markdown as plain text, with the URLs of links in parentheses.
-
-    A link whose label is its URL is shown once.
-    """
+    """Return inline Markdown as plain text, with the URLs of links in parentheses."""
     return _join_parts(_plain_parts(text), _PLAIN_TEXT) if _MARKUP_SIGN.search(text) else text
 
 
@@ -277,16 +250,9 @@ def _mark_parts(marks: Sequence[str]) -> Iterator[tuple[bool, str]]:
 def _render_parts(
     text: str, spans: Sequence[InlineSpan], dialect: Dialect, *, is_hidden: bool = False
 ) -> Iterator[tuple[bool, str]]:
-    """Yield the parts of a paragraph in order, with code and links rendered.
+    """Yield the parts of a paragraph, with code and links rendered, and whether each is inline code.
 
-    Emphasis and other inline Markdown are not rendered yet.
-
-    Args:
-        spans: the spans of the text: see `InlineParser.spans`.
-        is_hidden: whether a spoiler is open at the start; code and links in a spoiler must not end it.
-
-    Returns:
-        Pairs: whether the part is inline code, and its text.
+    Code and links in a spoiler (`is_hidden` if it is open at the start) must not end it.
     """
     at = 0
     for span in spans:
@@ -311,11 +277,7 @@ def _render_parts(
 
 
 def _join_parts(parts: Iterable[tuple[bool, str]], dialect: Dialect) -> str:
-    """Return the joined parts of a paragraph, with all text outside of code rendered.
-
-    Args:
-        parts: True with rendered code, or False with other text: see `_render_parts`.
-    """
+    """Return the joined parts of a paragraph, with all text outside of code rendered."""
     prose, codes = "", list[str]()
     for is_code, part in parts:
         prose += f"{_SURROGATE}{len(codes)}{_SURROGATE}" if is_code else part
@@ -325,10 +287,7 @@ def _join_parts(parts: Iterable[tuple[bool, str]], dialect: Dialect) -> str:
 
 
 def _count_common_marks(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the number of outermost marks that two lists of open marks share.
-
-    Two marks are the same if they begin with the same character.
-    """
+    """Return the number of outermost marks of two lists that begin with the same characters."""
     return sum(1 for _ in takewhile(lambda pair: pair[0][0] == pair[1][0], zip(one, other, strict=False)))
 
 

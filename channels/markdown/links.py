@@ -11,11 +11,7 @@ _LABEL = r"!?\[(?P<label>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,200}+\](?:\([^()\s]{0,2000
 
 
 def _balanced_pattern(depth: int) -> str:
-    """Return a regular expression for text with balanced parentheses, no white space.
-
-    Args:
-        depth: the deepest nesting of the parentheses.
-    """
+    """Return a regular expression for text with balanced parentheses, no white space."""
     plain = r"(?:[^\s()\\]|\\\S)*+"
     return rf"{plain}(?:\({_balanced_pattern(depth - 1)}\){plain})*+" if depth else plain
 
@@ -58,7 +54,6 @@ class Link:
 
     Attributes:
         label: the Markdown between the brackets.
-        target: the URL.
         source: the Markdown of the whole link.
     """
 
@@ -78,11 +73,7 @@ class Link:
 
 
 def show_target(link: Link) -> tuple[str, str]:
-    """Return the texts to put before and after a link's label to show its URL as text.
-
-    Returns:
-        An empty text, and the text after the label: ` (URL)`, or the bare URL if the label is blank.
-    """
+    """Return the texts to put before and after a link's label to show its URL as text."""
     return "", f" ({link.target})" if link.label.strip() else link.target
 
 
@@ -92,10 +83,7 @@ def quote_target(target: str) -> str:
 
 
 def _visible_label(label: str) -> str:
-    """Return a link's label as a reader sees it.
-
-    Markup and invisible characters are removed, and compatibility characters are normalized (NFKC).
-    """
+    """Return a link's label as a reader sees it: without markup and invisible characters, in NFKC."""
     text = unicodedata.normalize("NFKC", unescape(_MARKUP.sub("", label))).replace("\u3002", ".")
     return "".join(
         character
@@ -119,10 +107,5 @@ def _normalize_address(address: str) -> str:
 
 
 def _is_prefix_of_target(target: str, address: str) -> bool:
-    """Return whether an address in a label is the link's target or its parent path.
-
-    Args:
-        target: the URL of the link: see `_normalize_address`.
-        address: the address that the label shows, in the same form.
-    """
+    """Return whether an address in a label is the link's target or its parent path."""
     return target == address or (target.startswith(address) and target[len(address)] in "/?#")

@@ -67,15 +67,7 @@ class TextEnding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """Line of a message's Markdown, with its kind and the blocks open after it.
-
-    Attributes:
-        kind: the kind of the line, by its block.
-        start: the index in the source of the message.
-        text: the line without its line end.
-        end: the line end; empty in an incomplete line.
-        context: the blocks that are open after the line.
-    """
+    """Line of a message's Markdown, with its kind, its line end and the blocks open after it."""
 
     kind: LineKind
     start: int
@@ -90,10 +82,7 @@ class SourceLine:
 
 
 def group_lines(lines: Sequence[SourceLine]) -> list[Sequence[SourceLine]]:
-    """Return the lines in groups: one group per paragraph, list item or table.
-
-    Every other line is a group of its own. All lines are returned, in order.
-    """
+    """Return the lines in groups, in order: one per paragraph, list item or table, and one per other line."""
     groups, at = list[Sequence[SourceLine]](), 0
     while at < len(lines):
         stop = at + 1
@@ -112,11 +101,6 @@ class ChunkWriter:
     """Renders the Markdown lines of one platform message (chunk) in a dialect.
 
     Blocks and emphasis that a split cuts are closed at the end of the message, and reopened at the start of the next.
-
-    Args:
-        context: the blocks and marks that are open at the start of the message.
-        dialect: the Markdown of the platform.
-        measure: returns the size of a text in the platform's unit.
 
     Attributes:
         marks: the emphasis and code marks that were open at the end of a cut paragraph, the outermost first. They
@@ -168,13 +152,7 @@ class ChunkWriter:
         return fork
 
     def write(self, lines: Sequence[SourceLine], ending: TextEnding = TextEnding.WHOLE) -> None:
-        """Render lines, and append them to the text of the message.
-
-        Blank lines at the start of the message are left out.
-
-        Args:
-            ending: the end of the last group of lines (see `group_lines`).
-        """
+        """Render lines, and append them; `ending` is the end of their last group (see `group_lines`)."""
         groups = group_lines(lines)
         for number, group in enumerate(groups, 1):
             if group[0].kind is LineKind.COMMENT:
@@ -199,10 +177,7 @@ class ChunkWriter:
                 self._skips_blank, self._last_kind = before is LineKind.BLANK, before
 
     def _open_chunk(self, first: SourceLine) -> None:
-        """Reopen the code block in which the message starts.
-
-        If the message starts in a list, store the indent of its first line, which is then removed from all lines.
-        """
+        """Reopen the code block in which the message starts, or store the indent of its list item."""
         fence = self._context.fence
         indent = len(first.text) - len(first.text.lstrip(" "))
         if fence and first.kind in (LineKind.CODE, LineKind.FENCE_END):
@@ -296,12 +271,7 @@ class ChunkWriter:
         self._out.append(rendered.text)
 
     def _find_spoiler_start(self, lines: Sequence[SourceLine], text: str) -> None:
-        """Set `spoiler_start` to the last spoiler mark of a paragraph, if that opens a spoiler.
-
-        Args:
-            lines: the lines of the paragraph.
-            text: the paragraph without its markers; its pipes are those at the end of the lines.
-        """
+        """Set `spoiler_start` to the last spoiler mark of a paragraph, if that opens a spoiler."""
         if self.marks and (spoilers := InlineParser(text, has_spoilers=True).spoilers):
             source = "".join(line.text + line.end for line in lines)
             pipes = [found.start() for found in re.finditer(r"\|", source)]
@@ -325,10 +295,7 @@ class ChunkWriter:
         self._out += [f"{spoiler}{TABLE_MARKS}\n{body}\n{TABLE_MARKS}{spoiler}", lines[-1].end]
 
     def _render_row(self, line: str) -> str:
-        """Return a table row in the dialect, rendered cell by cell.
-
-        So no code continues into the next cell.
-        """
+        """Return a table row rendered cell by cell, so that no code continues into the next cell."""
         cells = (inline_renderer.render_inline(cell, self._dialect).text or cell for cell in CELL_SEPARATOR.split(line))
         row = "|".join(cells)
         return _LINE_BREAK.sub(" ", row) if "\n" in row else row
@@ -340,10 +307,7 @@ class ChunkWriter:
         self._out.append(before + self._fence_spoiler + opening)
 
     def _closing_line(self) -> str:
-        """Return the closing fence of the open code block; there must be one.
-
-        If the block is empty and the dialect needs a line in it, that line comes before the fence, in the same quote.
-        """
+        """Return the closing fence of the open code block, after the line that an empty block may need."""
         fence = self._fence
         assert fence is not None
         before = fence.quote + " " * (fence.indent - self._removed_indent(fence))
@@ -360,14 +324,7 @@ class ChunkWriter:
         return quote + " " * missing + rest
 
     def _removed_indent(self, fence: CodeFence | None) -> int:
-        """Return the columns of indent to remove from the lines of a code block.
-
-        These are the columns that `_dedent_line` removes. If the dialect does not nest code, they are at least the
-        indent of `fence`.
-
-        Args:
-            fence: the opening fence of the code block; None outside of code.
-        """
+        """Return the columns of indent to remove from the lines of a code block."""
         return self._dedent if self._dialect.nests_code or fence is None else max(self._dedent, fence.indent)
 
 
@@ -377,10 +334,7 @@ def _visible_text(line: SourceLine) -> str:
 
 
 def make_text_table(head: str, delimiter: str, dialect: Dialect, measure: Callable[[str], int]) -> TextTable:
-    """Return a table as text, for a platform or a number of columns without tables.
-
-    Its size includes what the dialect adds to the cells.
-    """
+    """Return a table as text, for a platform or a number of columns without tables."""
     return TextTable(
         head,
         delimiter,
@@ -396,25 +350,12 @@ def remove_deep_indent(text: str) -> str:
 
 
 def repeated_info(fence: CodeFence) -> str:
-    """Return the info string (language) for a code block's rest in the next message.
-
-    It is empty if the original is longer than `_MAX_REPEATED_INFO`.
-    """
+    """Return the info string for a code block's rest in the next message; empty if it is long."""
     return fence.info if len(fence.info) <= _MAX_REPEATED_INFO else ""
 
 
 def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str], int]) -> int:
-    """Return the most that a message needs to reopen and close a code block and marks.
-
-    The first rows of an open table are not included.
-
-    Args:
-        context: the blocks and marks that are open at the start of the message.
-        measure: returns the size of a text in the platform's unit.
-
-    Returns:
-        The size in units of `measure`.
-    """
+    """Return the most that a message needs to reopen and close a code block and marks (not a table)."""
     size = measure(context.quote) + measure("".join([*context.marks, *inline_renderer.closing_marks(context.marks)]))
     if context.fence:
         size += closing_size(context.fence, dialect, measure)

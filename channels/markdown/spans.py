@@ -13,9 +13,7 @@ class InlineSpan:
     backticks.
 
     Attributes:
-        start, end: the index in the paragraph of the span's first character, and the index after its last.
         ticks: the opening backticks of code; empty for others.
-        link: the link or image; None for others.
         is_closed: whether the code has closing backticks; True for others.
     """
 

@@ -30,10 +30,6 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str], *, 
 
     An index in the second half of the text is preferred: between paragraphs, else lines, else words, else grapheme
     clusters (visible characters). A link or token is split only if there is no other index.
-
-    Args:
-        lines: the lines of `text`; the last one may be incomplete.
-        marks: the emphasis and code marks that are open at the start of `text`.
     """
     first = len(text) - len(text.lstrip())
     middle = first + (len(text) - first) // 2
@@ -54,11 +50,7 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str], *, 
 
 
 def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:
-    """Yield two numbers for each line that may begin a chunk, in order.
-
-    Returns:
-        The rank of a split before the line, 0 for the best (see `_rank_split`), and the line's start index in the text.
-    """
+    """Yield the rank (see `_rank_split`) and the start index of each line that may begin a chunk."""
     for index, line in enumerate(lines):
         rank = _rank_split(lines, index) if index and line.text.strip() else None
         if rank is not None:
@@ -80,16 +72,7 @@ def _word_starts(lines: Sequence[SourceLine], text: str, start: int) -> Iterator
 
 
 def _rank_split(lines: Sequence[SourceLine], index: int) -> int | None:
-    """Return the rank of a split before a line, from 0 for the best.
-
-    Args:
-        index: the index of the line.
-
-    Returns:
-        2 before a line of code or a table row. Else 0 after a blank line, or 1 if there is none or the line before it
-        ends with a colon. None before the first visible line, a delimiter row or a closing fence, and after a heading,
-        an opening fence or a delimiter row: the text must not be split there.
-    """
+    """Return the rank of a split before a line, from 0 for the best; None if the text must not be split there."""
     line = lines[index]
     blanks = index
     while blanks and not lines[blanks - 1].text.strip():
@@ -112,13 +95,7 @@ def _rank_split(lines: Sequence[SourceLine], index: int) -> int | None:
 def _unsplittable_spans(
     lines: Sequence[SourceLine], marks: Sequence[str], *, has_spoilers: bool
 ) -> list[tuple[int, int]]:
-    """Return the start and end index of each part of a text that must not be split.
-
-    These are links, URLs, inline code, tokens (such as `<@U1>`) and table rows, in order.
-
-    Args:
-        marks: the emphasis and code marks that are open at the start of the text.
-    """
+    """Return the start and end of each link, URL, inline code, token and table row, in order."""
     unsplittable = list[tuple[int, int]]()
     groups = group_lines(lines)
     for group in groups:
@@ -137,21 +114,13 @@ def _unsplittable_spans(
 
 
 def _is_within(at: int, unsplittable: Sequence[tuple[int, int]]) -> bool:
-    """Return whether an index is after the start and before the end of a span.
-
-    Args:
-        unsplittable: the start and end indexes of the spans, in order.
-    """
+    """Return whether an index is after the start and before the end of a span."""
     before = bisect_left(unsplittable, (at, 0))
     return before > 0 and at < unsplittable[before - 1][1]
 
 
 def cluster_starts(text: str, start: int, stop: int) -> Iterator[int]:
-    """Yield the start indexes of the grapheme clusters in `text[start:stop]`.
-
-    Args:
-        start: the start of a grapheme cluster.
-    """
+    """Yield the start indexes of the grapheme clusters in `text[start:stop]`."""
     for found in _CLUSTER.finditer(text, start, stop):
         yield found.start()
 

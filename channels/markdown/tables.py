@@ -14,10 +14,7 @@ _SPOILER = re.compile(r"\|\|(?=[^|\s])([^|]*[^|\s])\|\|")
 
 
 def split_cells(line: str) -> list[str]:
-    """Return the Markdown of each cell of a table row, without white space around it.
-
-    An escaped `|` becomes a plain one. A blank line has one empty cell.
-    """
+    """Return the Markdown of each cell of a table row; an escaped `|` becomes a plain one."""
     row = line.strip().removeprefix("|")
     if row.endswith("|") and not row.endswith("\\|"):
         row = row[:-1]
@@ -29,10 +26,7 @@ def has_cell_separator(line: str) -> bool:
 
 
 def is_delimiter(line: str, head: str) -> bool:
-    """Return whether a line is the delimiter row (`|---|`) for a header row.
-
-    It must contain a `|`, and have as many cells as `head`.
-    """
+    """Return whether a line is the delimiter row (`|---|`) for a header row with as many cells."""
     return "|" in line and bool(_DELIMITER.fullmatch(line)) and len(split_cells(line)) == len(split_cells(head))
 
 
@@ -40,10 +34,7 @@ class TextTable:
     """Table as text with aligned columns, for a fixed-width font.
 
     Args:
-        head: the header row in Markdown.
-        delimiter: the delimiter row, which sets the number of columns and their alignments.
         render_cell: converts the Markdown of a cell to plain text.
-        measure: returns the size of a text in the platform's unit.
         finds_spoilers: whether to look for spoilers (`||text||`); the text stays, without the marks.
 
     Attributes:
@@ -70,11 +61,7 @@ class TextTable:
         self.add_row(head)
 
     def add_row(self, line: str) -> None:
-        """Add a row; missing cells are empty, surplus ones are joined in the last column.
-
-        Args:
-            line: the row in Markdown.
-        """
+        """Add a row; missing cells are empty, surplus ones are joined in the last column."""
         columns = len(self._widths)
         row = [self._render_cell(cell) for cell in self._split_cells(line)]
         row += [""] * (columns - len(row))
@@ -119,11 +106,7 @@ class TextTable:
         return [self._render_row(head), rule, *map(self._render_row, rows)]
 
     def _is_ragged(self, column: int) -> bool:
-        """Return whether a column needs no padding: the last one, if left-aligned.
-
-        Args:
-            column: the index of the column.
-        """
+        """Return whether a column needs no padding: the last one, if left-aligned."""
         return column == len(self._widths) - 1 and self._alignments[column] == "left"
 
     def _render_row(self, row: Sequence[str]) -> str:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 
 def format_time(at: float) -> str:
-    """Return the token for a time in seconds since the epoch; readers see the date and the minute."""
+    """Return the token for a time; readers see the date and the minute."""
     return f"<t:{int(at)}:f>"
 
 
 def format_utc(at: float) -> str:
-    """Return a time in seconds since the epoch as `YYYY-MM-DD HH:MM (UTC)`."""
+    """Return a time as `YYYY-MM-DD HH:MM (UTC)`."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} (UTC)"
