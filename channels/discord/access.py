@@ -31,6 +31,8 @@ _NOT_FOUND_CODES = {"10007", "10013", "10004", "50001"}
 class DiscordIdentityResolver:
     """Looks up the roles and the location of a message's or interaction's author.
 
+    Each method raises `SurfaceError` if the roles or the channel cannot be fetched.
+
     Args:
         home_guilds: the ids of the servers whose members and roles count in direct messages.
         needs_roles: whether access rules or approvals name any ids; if not, no roles and no categories are fetched.
@@ -44,31 +46,13 @@ class DiscordIdentityResolver:
         self._channels = LookupCache[int, Any]("channel", CACHE_SECONDS)
 
     async def resolve_message(self, incoming: IncomingMessage, message: discord.Message) -> IncomingMessage:
-        """Return a copy of a parsed message with its author's roles and its location set.
-
-        Roles that must be fetched are left out if no setting needs roles.
-
-        Args:
-            incoming: the parsed message.
-            message: the same message as a discord.py object.
-
-        Raises:
-            SurfaceError: the roles or the channel cannot be fetched.
-        """
+        """Return a copy of a parsed message with its author's roles and its location set."""
         actor = await self._resolve_actor(guild_id_of(message), message.author)
         location = await self._resolve_location(guild_id_of(message), message.channel)
         return replace(incoming, inbound=replace(incoming.inbound, actor=actor, location=location))
 
     async def resolve_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
-        """Return an interaction's author, with their roles, and its location.
-
-        Returns:
-            The author, with the ids of their roles in the server (for direct messages: in the home servers), and the
-            server and channel. Roles that must be fetched are left out if no setting needs roles.
-
-        Raises:
-            SurfaceError: the roles or the channel cannot be fetched.
-        """
+        """Return an interaction's author, with their roles, and its location."""
         guild = interaction.guild_id
         actor = await self._resolve_actor(guild, interaction.user)
         return actor, await self._resolve_location(guild, interaction.channel)
@@ -91,21 +75,14 @@ class DiscordIdentityResolver:
         return Location(str(guild), str(channel.id) if channel else "", parents)
 
     async def _find_category(self, channel: Any) -> int | None:
-        """Return the category id of a channel, or of a thread's channel; None for none.
-
-        A thread's channel that discord.py does not know is fetched if access rules or approvals name any ids; else None
-        is returned.
-        """
+        """Return the category id of a channel, or of a thread's channel, which may have to be fetched."""
         source = channel.parent if isinstance(channel, discord.Thread) else channel
         if source is None and isinstance(channel, discord.Thread) and self._needs_roles:
             source = await self._channels.get(channel.parent_id, lambda: self._api.fetch_channel(channel.parent_id))
         return getattr(source, "category_id", None)
 
     async def _get_roles(self, guild: int, user: int) -> tuple[str, ...] | None:
-        """Return the ids of a user's roles in a server, cached for `CACHE_SECONDS`.
-
-        None if the user is not a member, or if no setting needs roles.
-        """
+        """Return the ids of a user's roles in a server; None also if no setting needs roles."""
         if not self._needs_roles:
             return None
         return await self._roles.get((guild, user), lambda: self._fetch_roles(guild, user))
@@ -125,12 +102,9 @@ def _role_ids(member: discord.Member) -> tuple[str, ...]:
 
 
 async def find_unknown_ids(settings: DiscordSettings, rules: Iterable[str]) -> list[str]:
-    """Look up the ids of access rules on Discord; return a line for each unknown id.
+    """Look up the ids of access rules (`kind:id`) on Discord; return a line for each unknown id.
 
     A line is a sentence for operators that names the remedy.
-
-    Args:
-        rules: the rules, each as `kind:id`: see `channels.access.AccessRules`.
 
     Raises:
         SettingsError: Discord refuses the token, or cannot be reached.

@@ -43,11 +43,6 @@ class DiscordAdapter:
 
     Discord sends the events of a server to the connection of the server's shard. Each worker connects some of the
     shards.
-
-    Args:
-        services: the services that the adapter calls for messages and interactions.
-        watermarks: the store of the watermarks and places, for the backfill.
-        assignment: divides the shards among the workers.
     """
 
     name = PLATFORM
@@ -134,9 +129,6 @@ class DiscordAdapter:
 
         Other shards are disconnected. A shard that cannot be connected is logged, and reported so that another worker
         connects it.
-
-        Args:
-            changes: yields the ids of all shards of this worker whenever they change.
         """
         async with aclosing(changes):
             async for shards in changes:
@@ -157,12 +149,7 @@ class DiscordAdapter:
         return await self._shards.connect(shards, CONNECT_TIMEOUT_SECONDS)
 
     def _make_shards(self, count: int, max_concurrency: int) -> ShardConnections:
-        """Return new `ShardConnections`, which are not connected yet.
-
-        Args:
-            count: the number of all shards.
-            max_concurrency: the number of sessions that may start at once: see `ShardConnections`.
-        """
+        """Return new `ShardConnections`, which are not connected yet."""
 
         def backfill(shard: int) -> Backfill:
             return Backfill(
@@ -187,9 +174,6 @@ class DiscordAdapter:
         Events before that time may be missing: a new session after a gap sets the time of its shard to now. While no
         shard is connected, it is the time since which the worker has had shards and no connection. It is 0 if other
         workers have all shards.
-
-        Returns:
-            Seconds since the epoch.
         """
         received_at = self._shards.last_event_at
         if received_at or not (self._assigned_shards or self._assignment.has_free_shard):
@@ -204,10 +188,6 @@ class DiscordAdapter:
 
         The number of shards is that of the settings, else that of the connected workers, else the one that Discord
         recommends.
-
-        Raises:
-            SurfaceError: Discord cannot be reached.
-            StoreError: the database cannot be read, after all retries.
         """
 
         async def ask() -> tuple[int, int]:
@@ -221,16 +201,7 @@ class DiscordAdapter:
     async def _make_client(
         self, shard: Shard, on_connected: Callable[[], None], on_event: Callable[[], None]
     ) -> tuple[Dispatcher, str]:
-        """Return a new logged-in gateway client for a shard, and the gateway's URL.
-
-        The caller connects the client to the gateway.
-
-        Args:
-            on_connected, on_event: callbacks of the client: see `GatewayClient`.
-
-        Raises:
-            ParleyError: Discord allows this bot no new session for now.
-        """
+        """Return a new logged-in gateway client for a shard, and the gateway's URL; the caller connects it."""
         flags = (await self._platform.client.application_info()).flags
         _shards, address, limit = await self._platform.client.http.get_bot_gateway()
         if limit["remaining"] < shard.count:  # all shards may be about to start one

@@ -25,13 +25,10 @@ class Dispatcher(GatewayClient):
     """Gateway client that passes messages and interactions to the bot's handlers.
 
     Args:
-        shard: the shard of this connection; the client of the first shard registers the commands.
         commands: the application commands. Discord: known commands do not count towards its daily limit.
-        syntax: finds the command to run for one that is not registered.
         listener: receives each message, the bot's own included, and each edit and deletion.
         on_button: awaited with each button press, and with the id of the button or of the chosen menu option.
         on_form: awaited with each submitted modal, and with its data (JSON).
-        on_connected, on_event, trace: see `GatewayClient`.
     """
 
     def __init__(

@@ -21,24 +21,11 @@ PERMISSIONS = discord.Permissions(
 
 
 def required_permissions(*, auto_thread: bool) -> discord.Permissions:
-    """Return the Discord permissions that the bot needs in a server.
-
-    Args:
-        auto_thread: whether the bot starts threads for its replies; adds the permission to create public threads.
-    """
     return PERMISSIONS | discord.Permissions(create_public_threads=auto_thread)
 
 
 def invite_link(application: int, *, auto_thread: bool, guild: int | None = None) -> str:
-    """Return the link with which a user adds the bot to a server.
-
-    The link grants the bot the permissions of `required_permissions`.
-
-    Args:
-        application: the id of the Discord app, which is also the id of its bot user.
-        auto_thread: whether the bot starts threads for its replies; adds the permission to create public threads.
-        guild: the id of the server to choose in advance; None lets the user choose.
-    """
+    """Return the link with which a user adds the bot to a server, with the `required_permissions`."""
     server = discord.utils.MISSING if guild is None else discord.Object(guild)
     return discord.utils.oauth_url(
         application, permissions=required_permissions(auto_thread=auto_thread), scopes=SCOPES, guild=server
@@ -46,11 +33,7 @@ def invite_link(application: int, *, auto_thread: bool, guild: int | None = None
 
 
 def application_id_of(token: str) -> int:
-    """Return the id of the Discord app, which the first part of the bot token encodes.
-
-    Raises:
-        SettingsError: the token has no such part.
-    """
+    """Return the app's id, which the first part of the bot token encodes; else raise `SettingsError`."""
     first = token.partition(".")[0]
     try:
         return int(base64.b64decode(first + "=" * (-len(first) % 4), validate=True))

@@ -27,9 +27,6 @@ class DiscordPlatform:
     """Discord as a `Platform`; create it inside a running event loop.
 
     Replies use a REST client that stays open after the adapter has stopped.
-
-    Attributes:
-        cipher: encrypts the stored interactions and their tokens.
     """
 
     name = PLATFORM

@@ -29,14 +29,7 @@ _IDS_PER_SECOND = 1000 * 2**22
 
 
 def event_key(channel: int, message: int) -> str:
-    """Return the event key of a message: the same for each time that it is received.
-
-    The inbox stores only one message per key.
-
-    Args:
-        channel: the id of the channel.
-        message: the id of the message.
-    """
+    """Return the key by which the inbox stores a message once: the same for each delivery."""
     return f"{PLATFORM}:{channel}:{message}"
 
 
@@ -52,12 +45,6 @@ def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, s
 
     A channel is one session, or one per author. Each thread, forum post and conversation of direct messages is a
     session.
-
-    Args:
-        guild: the id of the server; None for direct messages.
-        channel: the channel, thread or conversation of direct messages with the message.
-        author: the author's user id.
-        scope: `user` for a session per author in a channel, `shared` for one session.
     """
     place = place_id(guild, channel)
     if isinstance(channel, discord.Thread):
@@ -70,10 +57,6 @@ def ephemeral_ids(user: int, channel: int) -> tuple[str, str]:
 
     In such a channel, the bot can only respond to interactions, and only by ephemeral messages. All such channels of a
     user have the same place.
-
-    Args:
-        user: the user's id.
-        channel: the channel's id.
     """
     place = f"{PLATFORM}:{EPHEMERAL}:{user}"
     return place, f"{place}:@{channel}"
@@ -90,32 +73,21 @@ def place_id(guild: int | None, channel: discord.abc.Snowflake) -> str:
 
     A conversation of direct messages is a place, too. So is a private thread: it has other readers than its channel,
     so that its memory must be separate.
-
-    Args:
-        guild: the id of the server; None for direct messages.
     """
     parent = channel.parent_id if isinstance(channel, discord.Thread) and not channel.is_private() else None
     return channel_place_id(guild, parent or channel.id)
 
 
 def channel_place_id(guild: int | None, channel: int) -> str:
-    """Return the place id of a channel, or of direct messages if `guild` is None.
-
-    Args:
-        channel: the id of a channel or of a private thread; for any other thread, that of its channel.
-    """
+    """Return the place id of a channel or private thread, or of direct messages (without a server)."""
     return f"{PLATFORM}:dm:{channel}" if guild is None else f"{PLATFORM}:{guild}:{channel}"
 
 
 def snowflake_time(snowflake: int) -> float:
-    """Return the creation time of the object with a Discord id, in epoch seconds."""
+    """Return the creation time of the object with a Discord id."""
     return snowflake / _IDS_PER_SECOND + _EPOCH_SECONDS
 
 
 def time_snowflake(at: float) -> int:
-    """Return the lowest id that a Discord object created at a time can have.
-
-    Args:
-        at: seconds since the epoch.
-    """
+    """Return the lowest id that a Discord object created at a time can have."""
     return int((at - _EPOCH_SECONDS) * _IDS_PER_SECOND)

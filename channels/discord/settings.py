@@ -14,10 +14,7 @@ class DiscordSettings:
     """Settings of the Discord adapter.
 
     Attributes:
-        api_url: the URL of the REST API; another one for a simulator.
         guilds: the ids of the only servers in which the bot answers; empty for all.
-        sessions: `shared` if a channel is one session, `user` if each author has a session in it.
-        auto_thread: whether each message to the bot in a channel is answered in a new thread.
         free_channels: the ids of channels in which the bot answers without a mention.
         silent: whether the bot's posts notify nobody.
         ping_after: the author of a message is notified when a reply ends that took more than these seconds; 0 for

@@ -48,9 +48,6 @@ def addresses_others(text: str, author: int) -> bool:
     """Return whether a text begins with a mention of a user other than its author, of a role or of everybody.
 
     White space, marks of emphasis and mentions of the author may precede it.
-
-    Args:
-        author: the id of the author.
     """
     skipped = rf"[\s*_~|]|<@!?{author}>[,:]?"
     return re.match(rf"(?:{skipped})*+(?:<@[!&]?\d+>|@(?:everyone|here)\b)", text) is not None
@@ -66,11 +63,7 @@ def remove_mentions(text: str, *ids: int) -> str:
 
 
 def find_mentions(text: str) -> set[tuple[str, int]]:
-    """Return the roles and channels that a text mentions; users are left out.
-
-    Returns:
-        Pairs of a sign and an id: `@&` with the id of a role, `#` with the id of a channel.
-    """
+    """Return the roles (`@&`) and channels (`#`) that a text mentions, by sign and id, but no users."""
     return {(token["kind"], int(token["id"])) for token in _TOKEN.finditer(text) if token["kind"] in ("@&", "#")}
 
 
@@ -79,10 +72,6 @@ def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
 
     Mentions become `@name` or `#name`, custom emoji `:name:`, and slash commands `/name`. A timestamp becomes its time
     in UTC.
-
-    Args:
-        names: the names of users, roles and channels by sign (`@`, `@&` or `#`) and id; without a name, the id is
-            used.
     """
 
     def render_token(token: re.Match[str]) -> str:
@@ -126,7 +115,6 @@ def shorten(text: str, max_size: int) -> str:
 
 
 def quote_lines(text: str) -> str:
-    """Return a text as a Markdown block quote."""
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 

@@ -75,12 +75,10 @@ class DiscordApi:
     Args:
         client: a client that is not logged in yet; it need not be connected to the gateway.
         silent: whether posts notify nobody (Discord's flag `SUPPRESS_NOTIFICATIONS`).
-        pauses, speed: see `Caller`.
 
     Attributes:
         trace: an aiohttp trace that makes the requests of any client of the bot obey the global rate limit: see
             `trace_requests`.
-        limiters: the rate limiters of all calls.
     """
 
     def __init__(
@@ -110,7 +108,6 @@ class DiscordApi:
         return self._caller.limiters
 
     def get_limiter(self, key: Hashable, window: Window) -> RateLimiter:
-        """Return the rate limiter for a key, created if needed: see `RateLimiters.get`."""
         return self._caller.limiters.get(key, window)
 
     def post_limiter(self, channel: int) -> RateLimiter:
@@ -131,23 +128,14 @@ class DiscordApi:
         has_slot: bool,
         find_posted: Callable[[], Awaitable[SentMessage | None]],
     ) -> SentMessage | None:
-        """Post a message without link previews; its mentions notify nobody.
+        """Post a message without link previews; its mentions notify nobody. For the result see `call`.
 
         Args:
-            controls: the buttons and menus.
-            reply_to: the id of the message to reply to, if that still exists; None for no reply.
+            reply_to: the id of the message to reply to, if that still exists.
             nonce_key: unique per message. Discord: for some minutes, a post with a known nonce posts nothing and
                 returns the first message.
             has_slot: whether a slot of `post_limiter` is acquired for the call already.
             find_posted: looks up the message if a call got no response; returns None if nothing was posted.
-
-        Returns:
-            The message, which an earlier attempt may have posted; None if the rate limits dropped a `STREAM_UPDATE`.
-
-        Raises:
-            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
-            RefusedError: Discord refuses the post.
-            SurfaceError: Discord cannot be reached.
         """
         # discord.py accepts None, though its types do not
         reference: Any = None if reply_to is None else _reference(channel, reply_to)
@@ -181,13 +169,8 @@ class DiscordApi:
     ) -> None:
         """Post a message that notifies the author of a user's message.
 
-        The post replies to the user's message, or mentions the author if `prompt_id` is None.
-
-        Args:
-            channel: the id of the channel in which to post.
-            prompt_id: the id of the user's message; None if that is in another channel.
-            author: the author's user id.
-            nonce_key: see `post_message`.
+        The post replies to the user's message; if that is in another channel (`prompt_id` is None), it mentions the
+        author.
         """
         reference: Any = None if prompt_id is None else _reference(channel, prompt_id)
         mentioned = [] if prompt_id is not None else [discord.Object(author)]
@@ -243,20 +226,10 @@ class DiscordApi:
         priority: Priority,
         has_slot: bool,
     ) -> bool | None:
-        """Replace the text and the buttons of a message.
+        """Replace the text and the buttons of a message; those that are left out disappear.
 
-        Args:
-            controls: all buttons and menus of the message; those that are left out disappear.
-            has_slot: whether a slot of `edit_limiter` is acquired for the call already.
-
-        Returns:
-            True; None if the rate limits dropped a `STREAM_UPDATE`.
-
-        Raises:
-            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
-            RefusedError: Discord refuses the edit; with a code in `UNEDITABLE_CODES` if the message is deleted, or is
-                old and was edited too often.
-            SurfaceError: Discord cannot be reached.
+        Returns True, or None as `call` does. The code of the `RefusedError` is in `UNEDITABLE_CODES` if the message is
+        deleted, or is old and was edited too often.
         """
 
         async def send() -> bool:
@@ -298,16 +271,11 @@ class DiscordApi:
         """Fetch a channel or thread, as a discord.py object.
 
         Args:
-            channel: the id of the channel or thread.
             guild: the server, if it was fetched before; the result then refers to this object. Its posts find a fetched
                 forum as their parent.
 
-        Returns:
-            The `discord.Thread`, or the guild, DM or group channel.
-
         Raises:
             RefusedError: the channel does not exist (code 10003), or the bot may not see it (50001).
-            SurfaceError: Discord cannot be reached.
             discord.InvalidData: discord.py does not know the channel's type, or the channel is not in `guild`.
         """
         found = await self.fetch(
@@ -322,14 +290,9 @@ class DiscordApi:
         return self._client.get_partial_messageable(channel)
 
     async def fetch_member(self, guild: int, user: int) -> Any:
-        """Fetch a member of a server; no privileged intent is needed.
+        """Fetch a member of a server, as Discord's JSON; no privileged intent is needed.
 
-        Returns:
-            Discord's guild member object (JSON): its `roles` are the ids of the member's roles.
-
-        Raises:
-            RefusedError: Discord refuses the call, with the code 10007 if the user is not a member.
-            SurfaceError: Discord cannot be reached.
+        The code of the `RefusedError` is 10007 if the user is not a member.
         """
         return await self.fetch("member", partial(self._client.http.get_member, guild, user), ("member", guild))
 
@@ -339,11 +302,7 @@ class DiscordApi:
         return await self.fetch("guild", send, ("guild", guild), priority)
 
     async def fetch_latest_message_ids(self, guild: int) -> dict[int, int]:
-        """Fetch the id of the latest message of each text channel of a server.
-
-        Returns:
-            Message ids by channel id, without threads; 0 for an empty channel.
-        """
+        """Fetch the id of the latest message by text channel (without threads); 0 for an empty channel."""
 
         async def send() -> dict[int, int]:
             channels: Any = await self._client.http.get_all_guild_channels(guild)  # discord.py would read each kind
@@ -370,14 +329,7 @@ class DiscordApi:
         limit: int,
         priority: Priority = Priority.PROGRESS,
     ) -> list[discord.Message]:
-        """Fetch the newest messages of a channel or thread, newest first.
-
-        Args:
-            channel: a channel, thread or partial channel of discord.py.
-            after: only messages with a higher id.
-            before: only messages with a lower id; None for no limit.
-            limit: the most messages.
-        """
+        """Fetch the newest messages of a channel or thread, newest first."""
         start, end = discord.Object(after), None if before is None else discord.Object(before)
 
         async def send() -> list[discord.Message]:
@@ -390,9 +342,6 @@ class DiscordApi:
         """Fetch the bot's messages in a channel after a message, oldest first.
 
         Only the first `_MAX_OWN_MESSAGES` messages of all authors after that message are searched.
-
-        Args:
-            after: the id of the message after which to search.
         """
 
         async def send() -> list[discord.Message]:
@@ -408,15 +357,6 @@ class DiscordApi:
         """Make a call whose priority is no `STREAM_UPDATE`, and return its result.
 
         The call waits for the rate limiter of `key`, whose window is `MESSAGE_WINDOW`, and is retried: see `call`.
-
-        Args:
-            name: the name of the call, for metrics and log.
-            send: makes the call with discord.py.
-            key: the key of the call's rate limiter, which only calls with this key share.
-
-        Raises:
-            RefusedError: Discord refuses the call.
-            SurfaceError: Discord cannot be reached.
         """
         answer = await self.call(name, send, self.get_limiter(key, MESSAGE_WINDOW), priority=priority)
         assert answer is not None, "only a stream update may be dropped"
@@ -449,23 +389,7 @@ class DiscordApi:
         has_slot: bool = False,
         find_posted: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
-        """Make a call when its rate limits allow it, with retries: see `Caller.call`.
-
-        Args:
-            name: the name of the call, for metrics and log.
-            send: makes the call with discord.py.
-            limiter: the rate limiter of the call.
-            has_slot: whether a slot of `limiter` is acquired for the call already.
-            find_posted: see `find_effect` of `Caller.call`.
-
-        Returns:
-            The result of `send`; None if the rate limits dropped a `STREAM_UPDATE`.
-
-        Raises:
-            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
-            RefusedError: Discord refuses the call.
-            SurfaceError: Discord cannot be reached.
-        """
+        """Make a call when its rate limits allow it, with retries: see `Caller.call`."""
 
         async def attempt() -> T:
             token = REQUEST_PRIORITY.set(priority)
@@ -499,9 +423,6 @@ def _to_error(name: str, error: discord.HTTPException) -> Exception:
 
     It is transient for the HTTP status 408, 429 or 5xx, unless Discord's error code is in `UNEDITABLE_CODES`. It has
     that code, or else the status. Discord's error text is left out: it may quote the message.
-
-    Args:
-        name: the name of the call.
     """
     if str(error.code) in UNEDITABLE_CODES:
         return RefusedError(name, str(error.code))
@@ -513,10 +434,7 @@ def _to_error(name: str, error: discord.HTTPException) -> Exception:
 
 
 def get_retry_after(error: discord.HTTPException) -> float:
-    """Return the seconds in the `Retry-After` header of the response, at least 1.
-
-    It is 1 if the header is missing or no number.
-    """
+    """Return the seconds in the `Retry-After` header, at least 1; 1 if it is missing or no number."""
     try:
         return max(1.0, float(error.response.headers.get("Retry-After", "1")))
     except ValueError:

@@ -29,7 +29,6 @@ class LoginReport:
     """Result of the bot's login, as text for operators.
 
     Attributes:
-        summary: the bot's name, the first `_MAX_NAMED_GUILDS` of its servers' sorted names, and the number of others.
         warnings: a sentence if the message content intent is off, and one if the bot is in no server; each names the
             remedy.
         faults: a sentence for each server of the settings that the bot is not in, with an invite link.
@@ -54,16 +53,11 @@ def make_client(settings: DiscordSettings) -> discord.Client:
 
 
 def has_message_content(flags: discord.ApplicationFlags) -> bool:
-    """Return whether an app may use the message content intent, by the app's flags."""
     return flags.gateway_message_content or flags.gateway_message_content_limited
 
 
 async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginReport:
-    """Log a client in with the bot's token, and report the bot's servers and intents.
-
-    Raises:
-        SettingsError: Discord refuses the token, or cannot be reached.
-    """
+    """Log a client in, and report the bot's servers and intents; raise `SettingsError` if it fails."""
     try:
         async with asyncio.timeout(LOGIN_TIMEOUT_SECONDS):
             await client.login(settings.bot_token)
@@ -83,11 +77,7 @@ async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginRepo
 
 
 async def verify_token(settings: DiscordSettings) -> LoginReport:
-    """Log in with the bot's token to check it; the client is closed afterwards.
-
-    Raises:
-        SettingsError: Discord refuses the token, or cannot be reached.
-    """
+    """Log in with the bot's token to check it, and close the client: see `log_in`."""
     client = make_client(settings)
     try:
         return await log_in(client, settings)

@@ -32,7 +32,7 @@ def has_button(message: discord.Message, ending: str) -> bool:
 
 
 def make_view(controls: Sequence[Button]) -> discord.ui.View | None:
-    """Return buttons and menus as a discord.py view; None if there are none.
+    """Return buttons and menus as a discord.py view.
 
     A button has the emoji of its action (`BUTTON_EMOJI`); its style is ignored. The view is stopped (`View.stop`): the
     dispatcher, and not the view, receives the presses.

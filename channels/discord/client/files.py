@@ -23,10 +23,6 @@ def to_discord_files(files: Sequence[File]) -> list[discord.File]:
 
 
 def check_file_sizes(files: Sequence[File], max_bytes: int = MAX_FILE_BYTES) -> None:
-    """Check that no file is larger than `max_bytes`.
-
-    Raises:
-        FileRefusedError: some files are larger; its `names` are the names of these files.
-    """
+    """Raise `FileRefusedError` with the names of the files that are larger than `max_bytes`."""
     if heavy := [file.name for file in files if len(file.data) > max_bytes]:
         raise FileRefusedError(f"a file may have {max_bytes} bytes here", heavy)

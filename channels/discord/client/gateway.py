@@ -33,8 +33,6 @@ class Shard:
     """Shard of a gateway connection, which receives the events of some of the servers.
 
     Attributes:
-        id: the number of the shard, from 0.
-        count: the number of all shards.
         acquire_slot: awaited with `id` before a session starts; returns when Discord allows a new session.
     """
 
@@ -47,13 +45,8 @@ class GatewayClient(discord.Client):
     """Client of one gateway connection; discord.py resumes a lost session by itself.
 
     Args:
-        shard: the shard of this connection.
         on_connected: called when a session starts, which may happen at any time; not when a session is resumed.
         on_event: called with each event or heartbeat of a session, and when a session is resumed.
-        trace: see `DiscordApi.trace`.
-
-    Attributes:
-        has_session: whether the gateway session is open.
     """
 
     def __init__(
@@ -116,10 +109,7 @@ class GatewayClient(discord.Client):
             self._on_event()
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
-        """Log the error of an event handler.
-
-        The message text is left out; discord.py's own version would log it.
-        """
+        """Log the error of an event handler without the message text, which discord.py would log."""
         log.error("%s: %s", event_method, format_error(sys.exception() or RuntimeError()))
 
 
@@ -130,11 +120,10 @@ class GatewayReconnector:
         make_client: takes the callbacks `on_connected` and `on_event`; returns a new, logged-in client that calls them,
             and the gateway's URL.
         on_reconnect: called when a session starts, except the first one after `start`. The argument is the time of the
-            last event of the previous session (seconds since the epoch). Discord does not send the events in between.
+            last event of the previous session. Discord does not send the events in between.
 
     Attributes:
-        last_event_at: the time of the last event or heartbeat since `start`, in seconds since the epoch; 0 before the
-            first.
+        last_event_at: the time of the last event or heartbeat since `start`; 0 before the first.
     """
 
     def __init__(
@@ -211,10 +200,7 @@ class GatewayReconnector:
             await asyncio.sleep(backoff.delay())
 
     async def _connect(self) -> None:
-        """Connect a new client, wait until its connection ends, and close the client.
-
-        The errors of the client are raised.
-        """
+        """Connect a new client, wait until its connection ends, and close the client."""
         client, address = await self._make_client(self._on_connected, self._on_event)
         # Discord: clients fetch the gateway address. discord.py has a fixed one for the whole process.
         DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
@@ -243,8 +229,6 @@ async def _close_client(client: GatewayClient) -> None:
 def make_intents(*, message_content: bool) -> discord.Intents:
     """Return the gateway intents of the bot.
 
-    Args:
-        message_content: whether the app may use the privileged message content intent. Discord: a client that asks for
-            a disabled intent gets no connection.
+    Discord: a client that asks for a disabled intent, such as `message_content`, gets no connection.
     """
     return discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=message_content)

@@ -38,7 +38,6 @@ def trace_requests(
     Args:
         report_headers: called for each response with headers of a rate limit: with the HTTP method, the path, and the
             calls and the seconds that remain in the current window.
-        global_limiter: returns the limiter of all requests, except responses to interactions.
     """
 
     async def on_start(_session: aiohttp.ClientSession, context: Any, start: aiohttp.TraceRequestStartParams) -> None:
@@ -72,10 +71,7 @@ def trace_requests(
 
 
 def _is_in_global_limit(url: str) -> bool:
-    """Return whether a request to a URL counts towards Discord's global rate limit.
-
-    Responses to interactions do not.
-    """
+    """Return whether a request counts towards the global rate limit: responses to interactions do not."""
     base: str = discord.http.Route.BASE
     return url.startswith(f"{base}/") and not url.removeprefix(base).startswith(("/interactions/", "/webhooks/"))
 
@@ -94,12 +90,6 @@ class PendingCalls:
         """Make a call of discord.py, and return the JSON of Discord's response on arrival.
 
         The call may still be running then: see `aclose`. A cancellation of this wait does not cancel the call.
-
-        Args:
-            call: the call, such as `Messageable.send`; its error is raised.
-
-        Returns:
-            The decoded JSON body of the first successful response, such as a message object.
         """
         body, context = asyncio.get_running_loop().create_future(), copy_context()
         context.run(RESPONSE_BODY.set, body)

@@ -29,10 +29,10 @@ _EPHEMERAL_FLAGS = discord.MessageFlags(ephemeral=True, suppress_embeds=True)
 class InteractionResponder:
     """Sends and edits the response to one interaction, and its follow-up messages.
 
-    Discord: the interaction's token allows one response and 5 follow-up messages within 15 minutes.
+    Discord: the interaction's token allows one response and 5 follow-up messages within 15 minutes. The results and
+    errors of the methods are those of `DiscordApi.call`.
 
     Args:
-        client: a logged-in client.
         address: an address with the `application` id and the decrypted `token`.
     """
 
@@ -53,76 +53,30 @@ class InteractionResponder:
     async def post_message(
         self, text: str, controls: Sequence[Button] = (), *, priority: Priority, has_slot: bool = False
     ) -> SentMessage | None:
-        """Post a follow-up message that only the author of the interaction sees.
-
-        Args:
-            controls: the buttons and menus.
-            has_slot: whether a slot of `post_limiter` is acquired for the call already.
-
-        Returns:
-            The message; None if the rate limits dropped a `STREAM_UPDATE`.
-
-        Raises:
-            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
-            SurfaceError: Discord refuses the message, or cannot be reached.
-        """
+        """Post a follow-up message that only the author of the interaction sees."""
         content = {"content": text, "view": make_view(controls), "flags": _EPHEMERAL_FLAGS}
         return await self._send("follow-up", "", content, priority, has_slot=has_slot)
 
     async def edit_message(
         self, message: str, text: str, controls: Sequence[Button], *, priority: Priority, has_slot: bool = False
     ) -> SentMessage | None:
-        """Replace the text and the buttons of the response or of a follow-up message.
-
-        Args:
-            message: the id of the message; `RESPONSE_ID` for the response.
-            controls: the buttons and menus.
-            has_slot: whether a slot of `edit_limiter` is acquired for the call already.
-
-        Returns:
-            The message; None if the rate limits dropped a `STREAM_UPDATE`.
-
-        Raises:
-            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
-            SurfaceError: Discord refuses the edit, or cannot be reached.
-        """
+        """Replace the text and the buttons of a follow-up message, or of the response (`RESPONSE_ID`)."""
         content = {"content": text, "view": make_view(controls)}
         return await self._send("answer", message, content, priority, has_slot=has_slot)
 
     async def answer(self, text: str, file: File | None = None) -> int:
-        """Set the text and the file of the response; return the id of its message.
-
-        A second call replaces both.
-
-        Args:
-            file: the file to attach; None for none.
-
-        Raises:
-            SurfaceError: Discord refuses the response, or cannot be reached.
-        """
+        """Set or replace the text and the file of the response; return the id of its message."""
         files = [file] if file else []
         message = await self._send("answer", RESPONSE_ID, {"content": text}, Priority.FINAL, files=files)
         assert message is not None, "only a stream update may be dropped"
         return message.id
 
     async def set_files(self, message: str, files: Sequence[File]) -> None:
-        """Replace all attachments of the response or of a follow-up message.
-
-        Args:
-            message: the id of the message; `RESPONSE_ID` for the response.
-            files: the new attachments; empty for none.
-
-        Raises:
-            SurfaceError: Discord refuses the edit, or cannot be reached.
-        """
+        """Replace all attachments of a follow-up message, or of the response (`RESPONSE_ID`)."""
         await self._send("attach", message, {}, Priority.FINAL, files=files)
 
     async def send_ephemeral(self, text: str, buttons: Sequence[Button] = ()) -> None:
-        """Send a follow-up message that only the author of the interaction sees.
-
-        Raises:
-            SurfaceError: Discord refuses the message, or cannot be reached.
-        """
+        """Send a follow-up message that only the author of the interaction sees."""
         await self.post_message(text, buttons, priority=Priority.FINAL)
 
     async def delete_message(self, message: str) -> None:
@@ -141,18 +95,7 @@ class InteractionResponder:
         files: Sequence[File] | None = None,
         has_slot: bool = False,
     ) -> SentMessage | None:
-        """Edit a message, or post a follow-up message if `message` is empty.
-
-        Args:
-            name: the name of the call, for metrics and log.
-            message: the id of the message to edit; `RESPONSE_ID` for the response.
-            content: arguments of discord.py's `handle_message_parameters`.
-            files: all attachments of the message; None leaves them as they are.
-            has_slot: whether a slot of the limiter for posts or edits is acquired for the call already.
-
-        Returns:
-            The message; None if the rate limits dropped a `STREAM_UPDATE`.
-        """
+        """Edit a message, or post one if `message` is empty; files that are None stay as they are."""
         limiter, method = (self.edit_limiter, "PATCH") if message else (self.post_limiter, "POST")
 
         async def send() -> SentMessage:

@@ -24,20 +24,13 @@ AcquireSlot = Callable[[int], Awaitable[None]]
 
 
 def shard_for_place(place: str, count: int) -> int:
-    """Return the id of the shard that receives the events of a channel or of DMs.
-
-    Args:
-        place: a place id: see `channels.discord.session_ids.place_id`. Shard 0 receives all DMs.
-        count: the number of all shards.
-    """
+    """Return the id of the shard that receives the events of a place; shard 0 receives all DMs."""
     server = place.split(":")[1]
     return (int(server) >> 22) % count if server.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _ShardConnection:
-    """Gateway connection and backfill of one shard."""
-
     gateway: GatewayReconnector
     backfill: Backfill
 
@@ -46,7 +39,6 @@ class ShardConnections:
     """Gateway connections of the shards that are assigned to this process.
 
     Args:
-        count: the number of all shards.
         max_concurrency: the number of sessions that Discord allows to start at once.
         make_client: returns a new client of a shard: see `ClientFactory`.
         make_backfill: returns a new backfill for the shard with an id.
@@ -71,33 +63,19 @@ class ShardConnections:
 
     @property
     def last_event_at(self) -> float:
-        """The time of the oldest last event or heartbeat of the connected shards.
-
-        It is in seconds since the epoch; 0 if no shard is connected.
-        """
+        """The time of the oldest last event or heartbeat of the connected shards; 0 if there are none."""
         return min((self._connections[id_].gateway.last_event_at for id_ in self._connected), default=0.0)
 
     def get_backfill(self, place: str) -> Backfill | None:
-        """Return the backfill for a place; None if its shard is not in this process.
-
-        Args:
-            place: a place id: see `channels.discord.session_ids.place_id`.
-        """
+        """Return the backfill for a place; None if its shard is not in this process."""
         connection = self._connections.get(shard_for_place(place, self.count))
         return connection.backfill if connection is not None else None
 
     async def connect(self, ids: Collection[int], connect_seconds: float) -> dict[int, Exception]:
-        """Connect the shards with these ids, and disconnect all others.
+        """Connect the shards with these ids, and disconnect all others; return the errors by shard id.
 
-        Shards that are connected or connecting are left alone. A shard that fails does not affect the others.
-
-        Args:
-            ids: the ids of the shards.
-            connect_seconds: the most seconds for connecting a shard. The pauses that Discord demands between sessions
-                are added to them.
-
-        Returns:
-            The error by the id of each shard that could not be connected. Such a shard is disconnected again.
+        Shards that are connected or connecting are left alone. A shard that fails is disconnected again, and does not
+        affect the others. The pauses that Discord demands between sessions are added to `connect_seconds`.
         """
         await asyncio.gather(*map(self._disconnect, self._connections.keys() - set(ids)))
         new_ids = sorted(set(ids) - self._connections.keys())

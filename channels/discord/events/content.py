@@ -28,11 +28,9 @@ class MessageContent:
     """Content that people see in a message, or in the copy of a message that a forward shows.
 
     Attributes:
-        text: the text that the author wrote, in Discord's markup.
         extras: the texts beside it, in Discord's markup: components, embeds, stickers, the poll and a voice note.
         names: the names of mentioned users, roles and channels, as far as Discord sent them, by sign and id.
         files: the files; without those of `forwarded`.
-        sent_at: seconds since the epoch.
         forwarded: the forwarded messages. Discord nests no forwards: the forward of a forward has the first message.
     """
 
@@ -69,11 +67,7 @@ class MessageContent:
         return tuple(file for part in self.parts for file in part.files)
 
     def format_text(self, names: MentionNames | None = None) -> str:
-        """Return `markup` with names in place of ids.
-
-        Args:
-            names: names beside those of the message; a mention without a name becomes its id.
-        """
+        """Return `markup` with names in place of ids; a mention without a name becomes its id."""
         return storable_text(replace_tokens(self.markup, {**(names or {}), **self.names}))
 
     def format_all(self, names: MentionNames | None = None) -> str:
@@ -82,7 +76,6 @@ class MessageContent:
 
 
 def read_content(message: discord.Message) -> MessageContent:
-    """Return the content of a message."""
     return MessageContent(
         message.content,
         tuple(_list_extras(message)),
@@ -94,11 +87,7 @@ def read_content(message: discord.Message) -> MessageContent:
 
 
 def _read_snapshot(snapshot: discord.MessageSnapshot, message: discord.Message) -> MessageContent:
-    """Return the content of a forwarded message.
-
-    Args:
-        message: the message that forwards it; Discord renews the URLs of the files there.
-    """
+    """Return the content of a forwarded message; Discord renews the URLs of its files in `message`."""
     extras = tuple(_list_extras(snapshot))
     if not (snapshot.content or extras or snapshot.attachments):
         extras = (UNREADABLE,)
@@ -142,11 +131,7 @@ def _get_embed_text(embed: discord.Embed) -> str:
 
 
 def _list_component_texts(components: Sequence[Any], file_ids: set[int]) -> Iterator[str]:
-    """Yield the texts of components, in order; those of buttons and menus that only act are left out.
-
-    Args:
-        file_ids: the ids of the message's files, which are not named again.
-    """
+    """Yield the texts of components, in order; those of buttons and menus that only act are left out."""
     for component in components:
         match component:
             case discord.TextDisplay(content=text):
@@ -192,11 +177,7 @@ def _get_mention_names(message: discord.Message) -> dict[tuple[str, int], str]:
 
 
 def _get_cached_names(guild: discord.Guild | None, text: str) -> dict[tuple[str, int], str]:
-    """Return the names of the roles and channels that a text mentions, as far as discord.py's cache has them.
-
-    Args:
-        guild: the server of the roles and channels; None for direct messages.
-    """
+    """Return the names of the roles and channels that a text mentions, as far as discord.py's cache has them."""
     names = dict[tuple[str, int], str]()
     if guild is None:
         return names

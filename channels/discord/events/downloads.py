@@ -32,7 +32,6 @@ class DiscordDownloads(FileClient):
         """Download an attachment; if its URL has expired, fetch a new URL first.
 
         Args:
-            file: the metadata of the attachment; its `source` has the URL and the ids of the message and the file.
             check: called before the body is read, with the size from the HTTP response.
 
         Raises:
@@ -49,11 +48,7 @@ class DiscordDownloads(FileClient):
         return await self.download(str(file.source["url"]), file, check)
 
     async def _refresh_url(self, file: Attachment) -> Attachment:
-        """Fetch the message of an attachment; return the attachment with its new URL.
-
-        Raises:
-            UnreadableFileError: the message or the file is deleted, or the message cannot be fetched.
-        """
+        """Fetch the message of an attachment; return the attachment with its new URL."""
         try:
             message = await self._api.fetch_message(int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:

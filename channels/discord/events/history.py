@@ -37,7 +37,6 @@ class _GuildActivity:
     """Latest messages and active threads of a server.
 
     Attributes:
-        guild: the server.
         latest_ids: the id of the latest message by channel id; 0 for an empty channel.
         threads: the threads that are not archived.
     """
@@ -53,7 +52,6 @@ class DiscordHistory:
     Args:
         is_served: returns whether the bot answers in the server with an id. It is not called for direct messages,
             which are always fetched.
-        parse: returns the parsed message with its author's roles; None if the message is not for the bot.
     """
 
     def __init__(
@@ -74,21 +72,13 @@ class DiscordHistory:
         skips channels that the bot may not read, servers in which the bot does not answer, and ephemeral replies. It
         raises `SurfaceError` if Discord cannot be reached or refuses the token. Use it for one pass over the places: it
         reads the active threads and latest message ids of each server only once.
-
-        Args:
-            since: seconds since the epoch.
         """
         return partial(self._fetch_messages_of, after=time_snowflake(since), servers=LookupCache("servers", inf))
 
     async def _fetch_messages_of(
         self, place: ActivePlace, *, after: int, servers: LookupCache[int, _GuildActivity | None]
     ) -> list[IncomingMessage]:
-        """Fetch the messages for the bot in a place (a channel with its threads, or DMs).
-
-        Args:
-            after: the message id after which messages are fetched.
-            servers: the cache of the servers' activity by server id; None for a server that the bot is not in.
-        """
+        """Fetch the messages for the bot in a place (a channel with its threads, or DMs)."""
         _, kind, channel = place.id.split(":")
         if kind == EPHEMERAL:  # Discord keeps no history of interactions for the bot
             return []
@@ -117,12 +107,6 @@ class DiscordHistory:
 
         The channel is left out if it has no new messages. The threads may have none. Channels and threads that are
         deleted or not readable are left out.
-
-        Args:
-            server: the activity of the channel's server.
-            channel_id: the id of the channel.
-            place: the place of the channel, with its recent sessions.
-            after: the message id after which messages are new.
         """
         threads = [thread for thread in server.threads if thread.parent_id == channel_id]
         followed = {thread for session in place.sessions if (thread := thread_id_of(session)) is not None}
@@ -132,10 +116,7 @@ class DiscordHistory:
         return [*(channel for channel in channels if isinstance(channel, discord.abc.Messageable)), *threads]
 
     async def _fetch_messages(self, channel: Any, after: int) -> list[discord.Message]:
-        """Fetch the messages of a channel or thread after a message id, oldest first.
-
-        There are at most `MAX_MESSAGES`, the newest ones; none if the channel is deleted or not readable.
-        """
+        """Fetch the newest `MAX_MESSAGES` of a channel or thread after a message id, oldest first."""
         latest: int | None = getattr(channel, "last_message_id", None)
         if latest is not None and latest <= after:
             return []
@@ -144,10 +125,7 @@ class DiscordHistory:
 
 
 async def _unless_hidden(call: Awaitable[T]) -> T | None:
-    """Await a call; return None if the channel or server is deleted or not readable.
-
-    Discord's refusal of a hidden channel or server is logged; other errors are raised.
-    """
+    """Await a call; if the channel or server is deleted or not readable, log it and return None."""
     try:
         return await call
     except RefusedError as refusal:

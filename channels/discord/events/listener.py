@@ -53,10 +53,6 @@ class MessageListener:
 
     Args:
         api: a client that is logged in before any event arrives.
-        intake: stores messages, edits and deletions, and runs commands.
-        conversations: stops the sessions of deleted channels.
-        work: counts the handlers that are running; the shutdown waits for them.
-        identities: looks up the roles of authors.
         is_served: returns whether the bot answers in the server with an id; the id is None for direct messages.
         follows_threads: whether the bot answers messages without a mention in threads on its answers.
         get_backfill: returns the backfill for a place id; None if another process receives the place's events.
@@ -108,16 +104,7 @@ class MessageListener:
                 await self._store_incoming(incoming)  # pending before the lock is free, so that an edit finds it
 
     async def _fetch_incoming(self, message: discord.Message) -> IncomingMessage | None:
-        """Return a message for the inbox, with its author's roles and its location.
-
-        The message's channel is fetched if Discord sent only its id.
-
-        Returns:
-            The message; None if it is not for the bot.
-
-        Raises:
-            SurfaceError: the message's channel or its author's roles cannot be fetched.
-        """
+        """Return a message for the inbox; its channel is fetched if Discord sent only the channel's id."""
         if guild_id_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
             message.channel = channel = await self._api.fetch_channel(message.channel.id)
             if isinstance(channel, discord.Thread) and message.guild is not None:
@@ -164,13 +151,7 @@ class MessageListener:
         await self._store_change(guild, IncomingChange(inbound, key, text, mention))
 
     async def receive_deletion(self, guild: int | None, channel: int, messages: Collection[int]) -> None:
-        """Delete the stored texts of messages that were deleted on Discord.
-
-        Args:
-            guild: the id of the server; None for direct messages.
-            channel: the id of the channel or thread of the messages.
-            messages: the ids of the messages.
-        """
+        """Delete the stored texts of messages that were deleted on Discord."""
         async with self._get_lock(channel):  # a deleted message may be in progress
             pass
         place = channel_place_id(guild, channel)
@@ -182,11 +163,8 @@ class MessageListener:
     async def stop_channel_sessions(self, guild: int, channel: int, thread: int | None) -> None:
         """Cancel the turns, and drop waiting messages, in a deleted channel or thread.
 
-        Args:
-            guild: the id of the server.
-            channel: the id of the channel, or of the thread's channel.
-            thread: the id of the thread; None if the channel was deleted. Then only the session that all people in the
-                channel share is stopped, not those of its threads or of single authors.
+        Of a deleted channel, only the session that all people in it share is stopped, not those of its threads or of
+        single authors.
         """
         if not self._is_served(guild):
             return
@@ -207,9 +185,6 @@ class MessageListener:
     async def parse_incoming(self, message: discord.Message) -> IncomingMessage | None:
         """Return a message for the inbox, with its author's roles and its location.
 
-        Returns:
-            The message; None if it is not for the bot.
-
         Raises:
             SurfaceError: the author's roles, the channel, or the message on which the thread was started cannot be
                 fetched.
@@ -229,9 +204,6 @@ class MessageListener:
         """Return whether a channel is a public thread that was started on a bot's message.
 
         False if the bot only answers mentions. Discord: the thread has the id of the message.
-
-        Raises:
-            SurfaceError: Discord cannot be reached.
         """
         if not (self._follows_threads and isinstance(channel, discord.Thread)) or channel.is_private():
             return False

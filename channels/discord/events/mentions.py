@@ -29,14 +29,9 @@ class DiscordMentionResolver:
         )
 
     async def resolve_names(self, guild: int | None, texts: Iterable[str]) -> dict[MentionKey, str]:
-        """Return the names of the roles and channels that texts mention.
+        """Return the names of the roles and channels that texts mention, by sign (`@&` or `#`) and id.
 
-        Args:
-            guild: the id of the server with the roles; None for direct messages.
-
-        Returns:
-            The names by sign (`@&` or `#`) and id. A name that cannot be fetched within `LOOKUP_TIMEOUT_SECONDS` is
-            left out, unless an older answer is cached.
+        A name that cannot be fetched within `LOOKUP_TIMEOUT_SECONDS` is left out, unless an older answer is cached.
         """
         keys = set[MentionKey]().union(*map(find_mentions, texts))
         lookups = [self._get_channel_name(id_) for sign, id_ in keys if sign == "#"]

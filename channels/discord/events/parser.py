@@ -31,15 +31,11 @@ def is_from_person(message: discord.Message) -> bool:
 
 
 def parse_message(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
-    """Return a person's message as an inbox message; None if it is not for the bot.
+    """Return a person's message (see `is_from_person`) as an inbox message, if it is for the bot.
 
     A direct message is always for the bot. In a server, a message must mention the bot or reply to it. That is not
     needed in a thread, nor in a free channel unless the message `is_for_others`. An empty message in a server must
     mention the bot. The author's roles and the location are not set.
-
-    Args:
-        message: a message for which `is_from_person` is True.
-        bot: the bot's own user.
     """
     guild, channel = guild_id_of(message), message.channel
     is_for_bot = guild is None or is_mention(message, bot) or _is_reply_to(message, bot)
@@ -87,10 +83,7 @@ def is_mention(message: discord.Message, bot: discord.abc.User) -> bool:
 
 
 def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
-    """Return a message's text with names in place of ids, without mentions of the bot.
-
-    It has all of `MessageContent.markup`, such as stickers and a poll.
-    """
+    """Return a message's `MessageContent.markup` with names, without mentions of the bot."""
     return _format_text(read_content(message), message, bot)
 
 
@@ -104,10 +97,6 @@ def _parse_references(message: discord.Message, content: MessageContent) -> Iter
     """Yield the messages that a message replies to or forwards, for `InboxMessage.references`.
 
     A reply to a message in another channel is left out: not all readers of the reply may see that channel.
-
-    Returns:
-        For a reply, the ids `channel` and `message` of the message replied to. Then, for each forwarded message, its
-        `text`, `at` (seconds since the epoch) and `files` (JSON of `Attachment`).
     """
     to = message.reference
     if to is not None and message.type is discord.MessageType.reply and to.channel_id == message.channel.id:
@@ -118,25 +107,18 @@ def _parse_references(message: discord.Message, content: MessageContent) -> Iter
 
 
 def _get_bot_role(message: discord.Message) -> discord.Role | None:
-    """Return the role that Discord made for the bot in the server; None without one."""
+    """Return the role that Discord made for the bot in the server."""
     return message.guild.self_role if message.guild else None
 
 
 def _is_reply_to(message: discord.Message, user: discord.abc.User) -> bool:
-    """Return whether a message replies to a message of a user.
-
-    False if Discord has sent the message without the one to which it replies.
-    """
+    """Return whether a message replies to a user, as far as Discord has sent the message replied to."""
     quoted = message.reference.resolved if message.reference else None
     return isinstance(quoted, discord.Message) and quoted.author == user
 
 
 def _is_in_free_channel(message: discord.Message, bot: discord.abc.User, channels: frozenset[int]) -> bool:
-    """Return whether a message is in a free channel and not addressed to other people.
-
-    Args:
-        channels: the ids of the free channels, in which the bot answers without a mention; their threads count too.
-    """
+    """Return whether a message is in a free channel and not addressed to other people."""
     channel = message.channel
     parent = channel.parent_id if isinstance(channel, discord.Thread) else None
     return (channel.id in channels or parent in channels) and not is_for_others(message, bot)
@@ -164,9 +146,6 @@ def move_to_thread(incoming: IncomingMessage) -> IncomingMessage | None:
     """Return a message with the session and address of a thread to start on it.
 
     The caller starts the thread. Discord: the thread has the id of the message.
-
-    Returns:
-        A changed copy of the message; None if it is a direct message, is answered ephemerally, or is in a thread.
     """
     inbound = incoming.inbound
     is_private = inbound.place.startswith((f"{PLATFORM}:dm:", f"{PLATFORM}:{EPHEMERAL}:"))

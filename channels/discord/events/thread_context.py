@@ -47,15 +47,7 @@ class DiscordContextFetcher:
         self._mentions = DiscordMentionResolver(api)
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
-        """Fetch the context messages of a turn: see `Platform.fetch_context`.
-
-        Args:
-            messages: the messages of the turn, oldest first.
-            history: the end of the session's stored history; None in a conversation with only one person.
-
-        Raises:
-            SurfaceError: Discord cannot be reached, or does not let the bot read the channel.
-        """
+        """Fetch the context messages of a turn: see `Platform.fetch_context`."""
         thread, messages_by_key = None, dict[MessageKey, discord.Message]()
         if history is not None and (thread := thread_id_of(messages[-1].session_id)) is not None:
             messages_by_key = await self._fetch_thread(thread, messages, history)
@@ -99,15 +91,7 @@ class DiscordContextFetcher:
     def _quote(
         self, message: discord.Message, content: MessageContent, names: MentionNames, quoted_by: str
     ) -> ContextMessage:
-        """Return a replied-to message as a context message.
-
-        A message of the bot is truncated to one line of `MAX_OWN_CHARACTERS`: the session's history has its whole text.
-
-        Args:
-            message: the replied-to message.
-            names: the names of the mentioned users, roles and channels.
-            quoted_by: the event key of the turn's message that replies to it.
-        """
+        """Return a replied-to message as a context message."""
         quoted = _to_context_message(message, content, names)
         text = shorten(quoted.text, MAX_OWN_CHARACTERS) if message.author == self._api.bot_user else quoted.text
         return replace(quoted, text=text, kind="quoted", event_key=quoted_by)
@@ -119,13 +103,6 @@ class DiscordContextFetcher:
 
         At most `MAX_MESSAGES` are fetched, the newest ones. Messages newer than the turn's newest message are left out.
         The message on which the thread was started is included if the history does not cover it.
-
-        Returns:
-            The messages by the ids of their channel (the thread) and of the message. Empty for the first turn in a
-            thread that was started on one of the turn's messages.
-
-        Raises:
-            SurfaceError: Discord cannot be reached, or does not let the bot read the thread.
         """
         if not history.since and any(int(message.address["message"]) == thread for message in messages):
             return {}  # the thread was started on the prompt
@@ -142,11 +119,7 @@ class DiscordContextFetcher:
         return {key: message for key, message in found.items() if snowflake_time(message.id) > history.since}
 
     async def _fetch_message(self, channel: int, message: int) -> discord.Message | None:
-        """Fetch a message; None if it does not exist or the bot may not read it.
-
-        Raises:
-            SurfaceError: Discord cannot be reached.
-        """
+        """Fetch a message; None if it does not exist or the bot may not read it."""
         try:
             return await self._api.fetch_message(channel, message)
         except RefusedError:
@@ -154,10 +127,7 @@ class DiscordContextFetcher:
 
 
 def _get_reply_reference(inbound: InboxMessage) -> MessageKey | None:
-    """Return the channel id and message id of the message that a message replies to.
-
-    None if it is no reply.
-    """
+    """Return the channel id and message id of the message that a message replies to."""
     found = ((int(to["channel"]), int(to["message"])) for to in inbound.references if "message" in to)
     return next(found, None)
 

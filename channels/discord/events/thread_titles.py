@@ -21,14 +21,10 @@ POST, THREAD = "Forum post", "Thread"
 
 
 def parse_thread(channel: Any, bot: discord.abc.User) -> list[dict[str, Any]]:
-    """Return the title of a thread or post, for `InboxMessage.references`.
+    """Return the title of a thread or post, for `InboxMessage.references`; empty for other channels.
 
-    Args:
-        channel: the channel of a message, of any kind.
-
-    Returns:
-        JSON with the keys `title`, `tags` and `is_post`; nothing if it is no thread, or a thread that the bot started.
-        If discord.py has not cached the forum, such as for an old post in the backfill, it looks like a thread.
+    It is empty for a thread that the bot started, too. A post whose forum discord.py has not cached, such as an old
+    post in the backfill, looks like a thread.
     """
     if not isinstance(channel, discord.Thread) or channel.owner_id == bot.id:
         return []
@@ -45,12 +41,7 @@ def get_title_as_text(inbound: InboxMessage) -> str:
 
 
 def to_context_message(messages: Sequence[InboxMessage], thread: int, first_text: str) -> ContextMessage | None:
-    """Return the title of a turn's thread or post as a context message; None if it adds nothing.
-
-    Args:
-        messages: the messages of the turn, at least one.
-        first_text: the text of the message that the thread was started on; empty if it is unknown.
-    """
+    """Return the title of a turn's thread or post as a context message; None if it adds nothing."""
     part = next((part for part in messages[-1].references if "title" in part), None)
     if part is None or not (part["is_post"] or not _is_named_after(part["title"], first_text)):
         return None

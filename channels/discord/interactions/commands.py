@@ -45,9 +45,6 @@ def make_commands(handler: DiscordIntakeHandler, prefix: str = "") -> list[Comma
     """Return all application commands of the bot; their callbacks call `handler`.
 
     The commands work in servers, in direct messages, and for users who installed the app for themselves.
-
-    Args:
-        prefix: see `CommandSyntax`.
     """
     syntax = make_command_syntax(prefix)
     commands: list[Command] = [
@@ -111,10 +108,7 @@ def _capitalize(sentence: str) -> str:
 
 
 class CommandTranslator(app_commands.Translator):
-    """Translates the descriptions of commands and the names of menu entries.
-
-    The names of slash commands have no translation.
-    """
+    """Translates descriptions and menu entries; the names of slash commands have no translation."""
 
     async def translate(
         self, string: app_commands.locale_str, locale: discord.Locale, context: app_commands.TranslationContextTypes

@@ -33,13 +33,10 @@ _MAX_TITLE, _MAX_LABEL, _MAX_DESCRIPTION, _MAX_OPTION = 45, 45, 100, 100
 
 
 def create_modal(question: Question, page: int, entries: Entries, say: MessageCatalog) -> discord.ui.Modal:
-    """Return the modal with one page of the form of an agent's question.
+    """Return the modal with one page of a question's form, or its last page for a higher number.
 
-    The modal is stopped (`View.stop`): the dispatcher, and not the modal, receives the submitted form.
-
-    Args:
-        page: the page to show, from 0; the last page for a higher number.
-        entries: the user's draft, by the name of the field.
+    The modal is stopped (`View.stop`): the dispatcher, and not the modal, receives the submitted form. `entries` is the
+    user's draft, by the name of the field.
     """
     fields = question.form.fields
     pages = -(-len(fields) // FORM_PAGE_SIZE)
@@ -53,14 +50,10 @@ def create_modal(question: Question, page: int, entries: Entries, say: MessageCa
 
 
 def parse_form(data: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """Parse the data of a submitted modal: see `create_modal`.
+    """Return the question's id, the page and the entries of a submitted modal: see `create_modal`.
 
-    Args:
-        data: the `data` of Discord's interaction.
-
-    Returns:
-        The question's id; the page, from 0; the entries by the index of the field (as text). An entry is a text, or
-        the list of the ids of chosen options; an empty text without input.
+    The entries are by the index of the field (as text). An entry is a text, or the list of the ids of chosen options;
+    an empty text without input.
     """
     page, _, question_id = str(data["custom_id"]).removeprefix(MODAL_PREFIX).partition(":")
     entries = dict[str, Any]()

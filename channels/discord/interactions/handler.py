@@ -63,10 +63,6 @@ class DiscordIntakeHandler(IntakeHandler):
     """Handles messages, commands, menu entries, button presses and submitted modals.
 
     During the shutdown, the `handle_` methods do nothing. They log each `StoreError` and `SurfaceError`.
-
-    Args:
-        work: counts the handlers that are running; the shutdown waits for them.
-        identities: looks up the roles and the location of an interaction's author.
     """
 
     must_refuse = True
@@ -89,13 +85,7 @@ class DiscordIntakeHandler(IntakeHandler):
         self._identities = identities
 
     async def deny_privately(self, message: InboxMessage, text: str) -> None:
-        """Send a refusal to a message's author by direct message.
-
-        If Discord refuses that, add the reaction `DENIED_EMOJI` to the message instead.
-
-        Raises:
-            SurfaceError: Discord refuses the reaction, too, or cannot be reached.
-        """
+        """Send a refusal by direct message; if Discord refuses that, add the reaction `DENIED_EMOJI`."""
         try:
             await self._api.send_direct_message(int(message.author), text)
         except RefusedError as refusal:
@@ -107,9 +97,6 @@ class DiscordIntakeHandler(IntakeHandler):
 
         No thread is started for a message in a thread, in direct messages or without a mention. The same holds for a
         message over a rate limit of its author or place. A failure is logged.
-
-        Returns:
-            The message, with the session and address of the thread if one was started; else unchanged.
         """
         in_thread = move_to_thread(message) if self._settings.auto_thread and message.is_mention else None
         if in_thread is None or await self.find_rate_limit_denial(message.inbound):
@@ -125,20 +112,13 @@ class DiscordIntakeHandler(IntakeHandler):
         return in_thread
 
     async def handle_command(self, interaction: discord.Interaction, name: CommandName, argument: str) -> None:
-        """Run a command, and show the result to its author.
-
-        Only the author sees the result, unless Discord refuses the response: see `answer`.
-
-        Args:
-            argument: the text after the name; empty for a command without one.
-        """
+        """Run a command, and show the result to its author: see `answer`."""
         await self._receive(interaction, "command", {"name": name, "argument": argument})
 
     async def handle_ask(self, interaction: discord.Interaction, prompt: str) -> None:
         """Post the prompt of a user's `ask` command, and store it as a message to answer.
 
-        If the bot may post in the channel, everyone there sees prompt and answer; else only the author does. An
-        empty prompt is refused.
+        If the bot may post in the channel, everyone there sees prompt and answer; else only the author does.
         """
         text = storable_text(prompt).strip()
         await self._receive_prompt(interaction, text, quote=quote_lines(shorten(text, _MAX_PROMPT_CHARACTERS)))
@@ -146,9 +126,8 @@ class DiscordIntakeHandler(IntakeHandler):
     async def handle_ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         """Post a prompt about a message, and store it as a message to answer.
 
-        The user chose the bot's entry in the menu of the message. The prompt has a fixed text, and the message's text
-        and files as reference. A message with neither is refused. Discord sends the message with its content, even
-        without the message content intent.
+        The prompt has a fixed text, and the message's text and files as reference. Discord sends the message with its
+        content, even without the message content intent.
         """
         content = read_content(message)
         text, files = content.format_all(), content.all_files
@@ -177,25 +156,12 @@ class DiscordIntakeHandler(IntakeHandler):
         await self._receive(interaction, "prompt", values)
 
     async def handle_menu(self, interaction: discord.Interaction, message: discord.Message, action: MenuAction) -> None:
-        """Show the turn report of an answer, or store a rating of the answer.
-
-        The result is shown as by `answer`.
-
-        Args:
-            message: the message in whose menu the user chose: one of the answer, or the user's message.
-            action: the chosen entry.
-        """
+        """Show the turn report of an answer, or store a rating of the answer."""
         key = event_key(message.channel.id, message.id)
         await self._receive(interaction, "menu", {"action": action, "message": str(message.id), "key": key})
 
     async def handle_press(self, interaction: discord.Interaction, button: str) -> None:
-        """Perform the action of a pressed button, or open the form of an agent's question.
-
-        The user is told if the id has an unknown format: see `PressHandler.handle`.
-
-        Args:
-            button: the id of the button or of the chosen option.
-        """
+        """Perform the action of a pressed button, or open the form of an agent's question."""
         press = parse_button(button)
         if press is not None and press.action == "form":
             await self._open_form(interaction, press)
@@ -203,24 +169,14 @@ class DiscordIntakeHandler(IntakeHandler):
         await self._receive(interaction, "press", {"button": button})
 
     async def handle_form(self, interaction: discord.Interaction, data: Mapping[str, Any]) -> None:
-        """Store the entries in a submitted modal of a question; ignore other modals.
-
-        The result is shown as by `answer`.
-
-        Args:
-            data: the `data` of the interaction.
-        """
+        """Store the entries in a submitted modal of a question; ignore other modals."""
         if not str(data.get("custom_id")).startswith(MODAL_PREFIX):
             return
         question, page, entries = parse_form(data)
         await self._receive(interaction, "answer", {"question": question, "page": page, "entries": entries})
 
     async def _open_form(self, interaction: discord.Interaction, press: Press) -> None:
-        """Respond to a button press with the form (modal) of an agent's question.
-
-        If the user may not answer the question, or the database fails, the response is a private message instead. A
-        response that Discord refuses is logged.
-        """
+        """Respond to a button press with the form (modal) of a question, or with a private refusal."""
         if self._work.is_stopping:
             return
         with self._work.track_current():
@@ -244,12 +200,7 @@ class DiscordIntakeHandler(IntakeHandler):
     async def _create_form(
         self, interaction: discord.Interaction, press: Press, say: MessageCatalog
     ) -> discord.ui.Modal | str:
-        """Return the modal for answering an open question of the agent.
-
-        Returns:
-            The modal, with the user's draft. If the user may not use the bot or may not answer the question, or if the
-            question is closed: a text that tells them the reason.
-        """
+        """Return the modal for answering an open question of the agent, or a text that refuses it."""
         parsed = self._parse(interaction, "form", {})
         authorized = await self.authorize(parsed, partial(self._identify, interaction, parsed))
         if isinstance(authorized, str):
@@ -261,15 +212,9 @@ class DiscordIntakeHandler(IntakeHandler):
         return create_modal(question, press.page, question.drafts.get(user.id, {}), say)
 
     async def complete_name(self, interaction: discord.Interaction, name: CommandName, typed: str) -> Sequence[str]:
-        """Return the names of agents or models for an autocompletion.
+        """Return the names of agents or models that contain `typed`; those that start with it are first.
 
-        Args:
-            name: `model` for models, any other command for agents.
-            typed: the text that the user has entered; its case is ignored.
-
-        Returns:
-            All names that contain `typed`, first those that start with it. Empty if the user has no access, the
-            database fails, or the lookup takes over `SYNCHRONOUS_SECONDS`.
+        There are none if the user has no access, the database fails, or the lookup takes over `SYNCHRONOUS_SECONDS`.
         """
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
@@ -334,16 +279,7 @@ class DiscordIntakeHandler(IntakeHandler):
         )
 
     async def _identify(self, interaction: discord.Interaction, parsed: InboxEntry) -> InboxEntry | str:
-        """Return an interaction with its author's roles and its location.
-
-        Args:
-            interaction: the interaction as a discord.py object.
-            parsed: the same interaction, parsed.
-
-        Returns:
-            The interaction. The text to show its author if they cannot be identified, may not write in the channel, or
-            sent an empty prompt.
-        """
+        """Return an interaction with its author's roles and its location, or a text that refuses it."""
         say, channel = words.messages_for(interaction.locale.value), interaction.channel
         try:
             actor, location = await self._identities.resolve_interaction(interaction)
@@ -365,9 +301,6 @@ class DiscordIntakeHandler(IntakeHandler):
         The result of a command, menu entry or press is an ephemeral message. That of a form is one too, or replaces the
         ephemeral message from which the form was opened. If Discord refuses the response to a command or menu entry,
         the result is posted in the channel, without private content.
-
-        Raises:
-            SurfaceError: the result cannot be shown, such as a refused response in a channel where the bot cannot post.
         """
         responder = self._platform.create_responder(entry.surface)
         if entry.kind in ("press", "answer"):
@@ -412,13 +345,6 @@ class DiscordIntakeHandler(IntakeHandler):
 
         The bot's reply then replies to the posted message. A private prompt is not posted: the reply is the response,
         which only the author sees. See `IntakeHandler.post_prompt`.
-
-        Returns:
-            The prompt as a message to answer, and a function that deletes the posted prompt and tells its author the
-            reason.
-
-        Raises:
-            SurfaceError: the prompt cannot be posted.
         """
         address, values = dict(entry.message.address), entry.values
         if not entry.is_private:
@@ -447,13 +373,8 @@ class DiscordIntakeHandler(IntakeHandler):
 async def _acknowledge(interaction: discord.Interaction, parsed: InboxEntry) -> bool:
     """Acknowledge an interaction; except for presses and forms, show "thinking".
 
-    Args:
-        interaction: the interaction as a discord.py object.
-        parsed: the same interaction, parsed. If `is_private`, only the author sees the response.
-
-    Returns:
-        False if Discord refuses the acknowledgement, and has shown the user that the application did not respond. True
-        if Discord accepts it or has one already, or if the outcome is unknown.
+    The result is False if Discord refuses the acknowledgement, and has shown the user that the application did not
+    respond. True if Discord accepts it or has one already, or if the outcome is unknown.
     """
     try:
         if parsed.kind in ("press", "answer"):

@@ -24,7 +24,6 @@ class EphemeralSurface(DiscordMessageSurface):
     The first message is the response to the interaction, the others are follow-up messages.
 
     Args:
-        responder: sends and edits the messages by the token of the interaction.
         address: the address of the reply. With the key `side_name`, the surface shows a message beside a reply, such as
             an approval. The first message is then a follow-up message, too.
     """

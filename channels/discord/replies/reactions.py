@@ -23,27 +23,12 @@ def make_queued_reactions(api: DiscordApi) -> QueuedReactions:
 
 
 async def add_reaction(api: DiscordApi, emoji: str, address: Address) -> None:
-    """React to the user's message that the reply at an address answers.
-
-    Args:
-        emoji: a Unicode emoji or its short name, or `name:id` of an emoji of the server.
-        address: the address of the reply: see `InboxMessage.address`.
-
-    Raises:
-        SurfaceError: Discord refuses the reaction, or cannot be reached.
-    """
+    """React to a user's message by a Unicode emoji, its short name, or `name:id` of a server's emoji."""
     await api.add_reaction(_get_channel(address), int(address["message"]), to_character(emoji))
 
 
 async def mark_denied(api: DiscordApi, address: Address) -> None:
-    """Add the reaction `DENIED_EMOJI` to a message that the bot does not answer.
-
-    Args:
-        address: the address of a reply to the message: see `InboxMessage.address`.
-
-    Raises:
-        SurfaceError: Discord refuses the reaction, or cannot be reached.
-    """
+    """Add the reaction `DENIED_EMOJI` to a message that the bot does not answer."""
     await api.add_reaction(_get_channel(address), int(address["message"]), DENIED_EMOJI)
 
 

@@ -61,11 +61,7 @@ class DiscordMessageSurface(Surface):
         """Replace all attachments of a message by `files`."""
 
     async def _file_limit(self, size: int) -> int:
-        """Return the most bytes that a file may have in the reply's channel.
-
-        Args:
-            size: the bytes of the largest file to attach.
-        """
+        """Return the most bytes that a file may have in the reply's channel."""
         del size
         return MAX_FILE_BYTES
 
@@ -87,8 +83,6 @@ class DiscordSurface(DiscordMessageSurface):
     The first message replies to the user's message, and each further message to the previous one.
 
     Args:
-        api: makes the calls.
-        queued_reactions: adds and removes the reactions that mark users' messages as waiting.
         address: the ids `channel`, `message` (the user's message) and `author`. Optional keys: `guild` is the server.
             `root` is the channel of the user's message if a thread was started on it. `is_bot_message` is set if the
             bot posted `message` itself. `side_name` is set for a message beside a reply, such as an approval: it
@@ -209,11 +203,7 @@ class DiscordSurface(DiscordMessageSurface):
         await self._edit_unarchived(lambda _: self._api.set_files(self._channel, int(message_id), files))
 
     async def _file_limit(self, size: int) -> int:
-        """Return the file size limit of the server, in bytes.
-
-        It is fetched only if `size` exceeds the limit of all servers. If that fails, the limit of all servers is
-        returned, and a warning is logged.
-        """
+        """Return the server's file size limit; it is fetched only for more than `MAX_FILE_BYTES`."""
         if size <= MAX_FILE_BYTES or not self._guild:
             return MAX_FILE_BYTES
         try:
@@ -225,14 +215,8 @@ class DiscordSurface(DiscordMessageSurface):
     async def _edit_unarchived(self, edit: Callable[[bool], Awaitable[T]], *, has_slot: bool = False) -> T:
         """Edit a message; if its thread is archived, unarchive the thread and edit again.
 
-        Args:
-            edit: makes the edit; called with whether a slot of the rate limits is acquired for it.
-
-        Returns:
-            The result of `edit`.
-
-        Raises:
-            RefusedError: the thread is locked (code `THREAD_LOCKED_CODE`), or Discord refuses the edit.
+        `edit` is called with whether a slot of the rate limits is acquired for it. For a locked thread, the code of the
+        `RefusedError` is `THREAD_LOCKED_CODE`.
         """
         try:
             return await edit(has_slot)
@@ -262,14 +246,6 @@ class DiscordSurface(DiscordMessageSurface):
         """Fetch the messages of this reply, oldest first.
 
         For a message beside a reply, such as an approval, the list has at most that message.
-
-        Args:
-            after: the id after which to search; all messages of the reply have higher ids.
-            answered: the id of the message to which the first message of the reply replies; None if it replies to
-                nothing.
-
-        Raises:
-            SurfaceError: Discord refuses the look-up, or cannot be reached.
         """
         own_messages = await self._api.fetch_own_messages(self._channel, after)
         return (
@@ -280,20 +256,7 @@ class DiscordSurface(DiscordMessageSurface):
 
 
 async def get_edit_outcome(edit: Awaitable[object]) -> EditOutcome:
-    """Await an edit of a message, and return its outcome.
-
-    Args:
-        edit: an awaitable whose result is None if the rate limits dropped the `STREAM_UPDATE`.
-
-    Returns:
-        - `DROPPED`: the result is None.
-        - `NO_RESPONSE`: the edit raised a `TransientError`.
-        - `GONE`: Discord says that the message cannot be edited any more, such as a deleted one.
-        - `DONE`: in all other cases.
-
-    Raises:
-        SurfaceError: Discord refuses the edit of a message that exists, or cannot be reached.
-    """
+    """Await an edit of a message (None: the rate limits dropped the `STREAM_UPDATE`); return its outcome."""
     try:
         return EditOutcome.DROPPED if await edit is None else EditOutcome.DONE
     except RefusedError as refusal:
@@ -305,11 +268,7 @@ async def get_edit_outcome(edit: Awaitable[object]) -> EditOutcome:
 
 
 async def ignore_deleted(call: Awaitable[object]) -> None:
-    """Await a call; ignore Discord's refusal if the message or channel is deleted.
-
-    Raises:
-        SurfaceError: Discord refuses the call for another reason, or cannot be reached.
-    """
+    """Await a call; ignore Discord's refusal if the message or channel is deleted."""
     try:
         await call
     except RefusedError as refusal:
@@ -320,10 +279,8 @@ async def ignore_deleted(call: Awaitable[object]) -> None:
 def find_reply_chain(own_messages: Sequence[discord.Message], prompt_id: int | None) -> list[discord.Message]:
     """Return the bot's first reply to a message, the first reply to that reply, etc.
 
-    Args:
-        own_messages: the bot's messages, oldest first.
-        prompt_id: the id of the user's message; None in a thread that was started on that message, where the bot's
-            first message replies to nothing.
+    The messages are oldest first. In a thread that was started on the user's message, `prompt_id` is None: the bot's
+    first message replies to nothing there.
     """
     found, last = list[discord.Message](), prompt_id
     for message in own_messages:
@@ -334,17 +291,9 @@ def find_reply_chain(own_messages: Sequence[discord.Message], prompt_id: int | N
 
 
 def find_by_button(own_messages: Sequence[discord.Message], button_suffix: str) -> list[discord.Message]:
-    """Return the first message with a button whose id ends with `:` and the suffix.
-
-    The result is a list with one message, or an empty one.
-
-    Args:
-        own_messages: the bot's messages, oldest first.
-        button_suffix: such as the id of an approval.
-    """
+    """Return the first message with a button whose id ends with `:` and the suffix."""
     return [message for message in own_messages if has_button(message, f":{button_suffix}")][:1]
 
 
 def _get_replied_id(message: discord.Message) -> int | None:
-    """Return the id of the message that a message replies to; None if it is no reply."""
     return message.reference.message_id if message.reference else None
