@@ -142,10 +142,10 @@ class Answerer:
                     place.mark_queued_reaction_added()
                 if place is not surface:
                     place.remove_queued_reaction()
-            known_ids = turn.chunks
+            known_ids = turn.message_ids
             if turn.is_resumed:
-                known_ids = tuple(await surface.find_message_ids(turn.chunks, stops_stream=True))
-            if known_ids != turn.chunks:
+                known_ids = tuple(await surface.find_message_ids(turn.message_ids, stops_stream=True))
+            if known_ids != turn.message_ids:
                 await save_ids(known_ids)
             say = words.messages_for(await words.resolve_locale(platform.get_locale(turn.newest_message)))
             if turn.is_resumed and (latest := await self._conversations.get_latest_turn(turn.id)) is not None:
@@ -346,7 +346,7 @@ class Answerer:
                 bot_name=prompt.bot_name,
                 is_addressed=turn.is_addressed,
                 model=turn.model,
-                run_id=turn.run or turn.origin,
+                run_id=turn.run_id,
                 generation=turn.generation,
                 fence=self._turns.fencing_token(turn),
                 decisions=decisions,

@@ -89,7 +89,7 @@ class ReplyRerenderer:
             return
         platform = self._platforms[latest.inbound.channel]
         surface = platform.create_surface(latest.inbound.address, turn_id=latest.origin)
-        if tuple(await surface.find_message_ids(latest.chunks)) != latest.chunks:
+        if tuple(await surface.find_message_ids(latest.message_ids)) != latest.message_ids:
             return
         say = words.messages_for(await words.resolve_locale(platform.get_locale(latest.inbound)))
         extra_buttons = (
@@ -102,7 +102,7 @@ class ReplyRerenderer:
         with suppress(TurnLostError):
             async with Reply(
                 surface,
-                known_ids=latest.chunks,
+                known_ids=latest.message_ids,
                 save_ids=_keep_ids,
                 check_owned=partial(self._check_unchanged, latest),
                 max_messages=self._settings.max_messages,

@@ -76,7 +76,7 @@ class LatestTurn:
         session_id: the id of the session.
         state: the state of the turn.
         text: the final text; None if there is none.
-        chunks: the platform's ids of the messages that show the reply.
+        message_ids: the platform's ids of the messages that show the reply.
         inbound: the newest inbox message that the turn answers.
         is_revised: whether a message of the turn was edited after the claim.
     """
@@ -86,7 +86,7 @@ class LatestTurn:
     session_id: str
     state: State
     text: str | None
-    chunks: tuple[str, ...]
+    message_ids: tuple[str, ...]
     inbound: InboxMessage
     is_revised: bool
 
@@ -451,7 +451,7 @@ class ConversationService:
                 session_id=turn.session,
                 state=turn.state,
                 text=turn.text,
-                chunks=tuple(turn.chunks or ()),
+                message_ids=tuple(turn.chunks or ()),
                 inbound=answered[-1],
                 is_revised=any(row.edited_message for row in undeleted),
             )

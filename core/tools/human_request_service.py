@@ -131,7 +131,7 @@ class HumanRequestService:
     async def _insert_requests(
         self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
     ) -> None:
-        run = await get_run_authors(connection, turn.session_id, turn.run or turn.origin)
+        run = await get_run_authors(connection, turn.session_id, turn.run_id)
         author_ids = run.first_author_ids or {message.author for message in turn.messages}
         now = time.time()
         for number, request in enumerate(requests):
@@ -356,7 +356,7 @@ class HumanRequestService:
         """
         if not turn.may_answer_question:
             return MessageAnswerResult()
-        session_id, run = turn.session_id, turn.run or turn.origin
+        session_id, run = turn.session_id, turn.run_id
         is_in_session = (human_requests.c.session == session_id) & (human_requests.c.kind == "question")
         relevant = human_requests.c.decision.is_(None) | human_requests.c.answer_run.is_not(None)
         query = sa.select(human_requests.c.answer_run, human_requests.c.run, human_requests.c.call_id)

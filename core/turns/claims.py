@@ -229,7 +229,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
         attempt=row.attempt + (row.owner not in (None, worker)),  # a turn that was handed back has no owner
         is_resumed=True,
         may_have_queued_reaction=True,
-        chunks=tuple(row.chunks or ()),
+        message_ids=tuple(row.chunks or ()),
         text=row.text if is_answered else None,
         partial_text="" if is_answered else row.text or "",
         cancel=row.cancel_reason and CancelReason(row.cancel_reason),
@@ -393,7 +393,7 @@ async def _claim_waiting(
             "parent": first.row.parent,
             "state": "running",
             "owner": worker,
-            "chunks": list(turn.chunks),
+            "chunks": list(turn.message_ids),
             "created_at": time.time(),
             "error": DAMAGED if turn.is_damaged else None,
         }
@@ -487,7 +487,7 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
         origin=parent.origin,
         run=parent.run,
         messages=(await get_messages_of_turns(connection, {parent.origin})).get(parent.origin, turn.messages),
-        chunks=tuple(parent.chunks or ()),
+        message_ids=tuple(parent.chunks or ()),
         agent=parent.agent if kind == "retry" else turn.agent,
     )
 

@@ -218,7 +218,7 @@ class TurnStore:
 
     async def get_run_authors(self, turn: Turn) -> RunAuthors:
         """Return the people whose words are in a turn's run: see `core.turns.queries.get_run_authors`."""
-        run = turn.run or turn.origin
+        run = turn.run_id
         return await self._database.read_with_retries(
             lambda connection: get_run_authors(connection, turn.session_id, run), operation=f"turn {turn.id}"
         )

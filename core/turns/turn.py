@@ -51,7 +51,7 @@ class Turn:
         attempt: 1, and one more for each worker that died while it ran the turn.
         is_resumed: whether the turn was claimed before.
         may_have_queued_reaction: whether the messages may have the reaction for waiting messages on the platform.
-        chunks: the platform's ids of the messages that show the reply, in their order.
+        message_ids: the platform's ids of the messages that show the reply, in their order, then those of its files.
         text: the stored final text; None before it is stored.
         partial_text: the text that the reply showed when the former worker handed the turn back; else empty.
         cancel: the reason to cancel the turn, as stored at the claim; None if it was not cancelled then.
@@ -74,7 +74,7 @@ class Turn:
     attempt: int = 1
     is_resumed: bool = False
     may_have_queued_reaction: bool = field(default=False, compare=False)
-    chunks: tuple[str, ...] = ()
+    message_ids: tuple[str, ...] = ()
     text: str | None = None
     partial_text: str = ""
     cancel: CancelReason | None = None
@@ -85,6 +85,11 @@ class Turn:
 
     def __post_init__(self) -> None:
         self.meter.turn = self.id
+
+    @property
+    def run_id(self) -> str:
+        """The id under which ADK's events of the run are stored."""
+        return self.run or self.origin
 
     @property
     def is_addressed(self) -> bool:

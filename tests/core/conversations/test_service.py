@@ -366,7 +366,7 @@ async def test_the_latest_turn_of_a_reply_includes_its_reruns(
         session_id="place:1",
         state="running",
         text=None,
-        chunks=("m1",),
+        message_ids=("m1",),
         inbound=turn.newest_message,
         is_revised=False,
     )

@@ -183,7 +183,7 @@ async def test_a_retry_of_a_failed_turn_is_a_new_turn(inbox: InboxStore, turns: 
     accepted, message = await request_retry(inbox, failed)
     assert (accepted, message.text) == (AcceptResult.NEXT, "what is it?")
     (reclaimed,) = await turns.claim(1)
-    assert (reclaimed.kind, reclaimed.origin, reclaimed.chunks) == ("retry", failed.id, ("m1", "m2"))
+    assert (reclaimed.kind, reclaimed.origin, reclaimed.message_ids) == ("retry", failed.id, ("m1", "m2"))
     assert (reclaimed.newest_message.text, reclaimed.newest_message.address) == (
         failed.newest_message.text,
         failed.newest_message.address,

@@ -94,7 +94,7 @@ async def test_a_rerun_uses_the_same_reply_and_prompt(
     turn = await create_answered_turn(inbox, turns, service, "one", "two")
     assert (await request_rerun(inbox, turn))[0] is AcceptResult.NEXT
     rerun = await claim_turn(turns)
-    assert (rerun.kind, rerun.origin, rerun.chunks) == ("regenerate", turn.id, ("m1", "m2"))
+    assert (rerun.kind, rerun.origin, rerun.message_ids) == ("regenerate", turn.id, ("m1", "m2"))
     assert rerun.messages == turn.messages
     assert (await list_stored_texts(database))[-2:] == ["about before", "one two"]
     async with database.read() as connection:
@@ -234,7 +234,7 @@ async def test_a_rerun_has_the_edited_text(
     await inbox.edit_message(turn.messages[0].event_key, "three")
     await request_rerun(inbox, turn, "revise")
     rerun = await claim_turn(turns)
-    assert (rerun.kind, rerun.origin, rerun.chunks) == ("revise", turn.id, ("m1", "m2"))
+    assert (rerun.kind, rerun.origin, rerun.message_ids) == ("revise", turn.id, ("m1", "m2"))
     assert [message.text for message in rerun.messages] == ["three", "two"]
     assert (await list_stored_texts(database))[-1] == "about before"
     await append_events(service, rerun, user_event("three two"), model_event("half"))

@@ -100,7 +100,7 @@ async def test_an_abandoned_turn_resumes_unchanged(
     await turns.save_answer(answered, "the answer", {"input": 1})
     await complete_turn(turns, ended)
     one, other = await (await create_successor(database, turns)).claim(10)
-    assert one == replace(running, chunks=("m1", "m2"), attempt=2, is_resumed=True)
+    assert one == replace(running, message_ids=("m1", "m2"), attempt=2, is_resumed=True)
     assert other == replace(answered, text="the answer", attempt=2, is_resumed=True)
 
 
