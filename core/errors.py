@@ -93,7 +93,6 @@ class SessionResetError(StoreError):
 
     @classmethod
     def of(cls, session_id: str, generation: int) -> Self:
-        """Return the error with a text that names the session and its ended generation."""
         return cls(f"session {session_id} was reset: generation {generation} has ended")
 
 
@@ -143,10 +142,7 @@ class ToolError(ParleyError):
 
 
 class ChatError(ParleyError):
-    """A tool cannot react or post in a conversation.
-
-    The text of the error has the limit that was reached, or the platform's reason.
-    """
+    """A tool cannot react or post: the text has the limit that was reached, or the platform's reason."""
 
 
 class QuestionSchemaError(ParleyError):
@@ -167,8 +163,6 @@ class OutputSchemaError(ParleyError):
 
 
 class StepLimitError(ParleyError):
-    """The run reached its limit of model calls before its answer was complete."""
-
     public = "This took too many steps, so I stopped."
 
 
@@ -227,7 +221,7 @@ class ProviderError(ParleyError):
 
     Attributes:
         retryable: whether the same request may succeed when it is sent again.
-        retry_after: seconds that the provider asks to wait; None if it asks for none.
+        retry_after: seconds that the provider asks to wait.
     """
 
     public = "The model couldn't answer."

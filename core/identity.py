@@ -53,7 +53,7 @@ def clean_name(name: str, max_length: int = MAX_NAME_LENGTH) -> str:
 
 
 def find_time_zone(name: str) -> ZoneInfo | None:
-    """Return the time zone with an IANA name, such as `Asia/Seoul`; None for an unknown or malformed name."""
+    """Return the time zone with an IANA name; None for an unknown or malformed name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
@@ -61,10 +61,7 @@ def find_time_zone(name: str) -> ZoneInfo | None:
 
 
 def current_author(author: str) -> str:
-    """Return the ADK author of a stored event, with the built-in agent's present name.
-
-    `FALLBACK_AUTHOR`, a former name of the built-in agent, is replaced. Other authors are returned unchanged.
-    """
+    """Return the ADK author of a stored event, with the built-in agent's present name."""
     return DEFAULT_AGENT_NAME if author == FALLBACK_AUTHOR else author
 
 
@@ -75,7 +72,6 @@ class Actor:
     Attributes:
         platform: the name of the adapter that received the message or interaction.
         author: the platform's id of the author; for a bot, `BOT_PREFIX` and the id.
-        roles: the ids of the author's roles on the platform.
         workspaces: the ids of the known workspaces or servers that the author belongs to.
         is_external: whether the author is a guest from another workspace in a shared channel.
     """
@@ -88,11 +84,7 @@ class Actor:
 
     @classmethod
     def from_json(cls, data: object) -> "Actor":
-        """Return the actor in the JSON of `dataclasses.asdict`.
-
-        Raises:
-            ValueError: the data is no actor.
-        """
+        """Return the actor in the JSON of `dataclasses.asdict`; raise `ValueError` for other data."""
         return _ACTOR_ADAPTER.validate_python(data)
 
     @property
@@ -119,22 +111,14 @@ class Location:
     def get_names(self, platform: str) -> tuple[str, ...]:
         """Return the names of the location for rules in the settings, the narrowest first.
 
-        These are the ids of channel, parents and workspace, without empty ones. For direct messages, `PLATFORM:dm` and
-        `dm` come after the channel.
-
-        Args:
-            platform: the name of the adapter, such as `slack`.
+        For direct messages, `PLATFORM:dm` and `dm` come after the channel.
         """
         direct = (f"{platform}:dm", "dm") if self.is_direct else ()
         return tuple(filter(None, (self.channel, *direct, *self.parents, self.workspace)))
 
     @classmethod
     def from_json(cls, data: object) -> "Location":
-        """Return the location in the JSON of `dataclasses.asdict`.
-
-        Raises:
-            ValueError: the data is no location.
-        """
+        """Return the location in the JSON of `dataclasses.asdict`; raise `ValueError` for other data."""
         return _LOCATION_ADAPTER.validate_python(data)
 
 
@@ -151,10 +135,7 @@ class User:
     Attributes:
         id: the platform's id of the user; empty for several users at once.
         name: the display name; of several users, their names joined by commas.
-        roles: the ids of the user's roles.
         is_admin: whether the user runs the bot.
-        platform: the name of the adapter that received the user's message.
-        workspace: the id of the workspace or server of that message.
     """
 
     id: str
@@ -195,8 +176,7 @@ class UserState(dict[str, Any]):
 def to_user_state(user: User) -> UserState:
     """Return a user as a JSON object, for the key `USER_STATE_KEY` of ADK's state.
 
-    Its keys are the attributes of `User`; `roles` is a sorted list. The name is cleaned by `clean_name`, since an
-    instruction may contain it.
+    The name is cleaned by `clean_name`, since an instruction may contain it.
     """
     return UserState(
         id=user.id,
@@ -209,13 +189,10 @@ def to_user_state(user: User) -> UserState:
 
 
 def intersect_rights(users: Iterable[User]) -> User:
-    """Return several users as one user, with only the roles that all of them have.
+    """Return several users, at least one, as one user, with only the roles that all of them have.
 
     The result is an admin only if all are. For different users the id is empty, so that a rule with a user's id permits
-    nothing, even if it has the ids of all. The name then has all names, joined by commas.
-
-    Args:
-        users: the users, at least one; platform and workspace are those of the first.
+    nothing, even if it has the ids of all. Platform and workspace are those of the first.
     """
     first, *others = users
     for other in others:

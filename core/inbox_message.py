@@ -61,8 +61,7 @@ class Attachment:
     """A file of an inbox message, which is not downloaded yet.
 
     Attributes:
-        name: the file name that the sender chose.
-        mime_type: the MIME type from the platform; None if the platform sent none.
+        mime_type: the MIME type from the platform.
         size: the size in bytes from the platform; 0 if the platform sent none.
         source: the data by which the adapter downloads the file, such as a URL, in the adapter's own format (JSON).
     """
@@ -74,10 +73,7 @@ class Attachment:
 
 
 def format_file_name(name: str) -> str:
-    """Return the name of a file for the prompt: cleaned by `clean_name`, with ( ) in place of [ ].
-
-    A file without a name is called `a file`.
-    """
+    """Return the name of a file for the prompt: cleaned by `clean_name`, with ( ) in place of [ ]."""
     return clean_name(name, _MAX_FILE_NAME_LENGTH).translate({ord("["): "(", ord("]"): ")"}) or "a file"
 
 
@@ -93,19 +89,15 @@ class InboxMessage:
 
     Attributes:
         event_key: a key that all deliveries of this message have, on every path, and no other message has.
-        session_id: the id of the session of the message.
         place: the id of the channel or person of the session; all sessions there have the same place. ADK's `user_id`.
         channel: the name of the adapter that received the message, and shows the reply.
         address: the channel and thread in which the reply is shown, in the adapter's own format (JSON).
         author: the platform's id of the author; for a bot, `BOT_PREFIX` and the id.
         text: the text without the mention of the bot.
-        sent_at: the time at which the platform received the message, in seconds since the epoch. Messages of a session
-            are answered in this order.
-        attachments: the files of the message.
+        sent_at: the time at which the platform received the message. Messages of a session are answered in this order.
         references: the messages that this one forwards, replies to or asks about, in the adapter's own format (JSON):
             see `channels.intake.context.about_reference`.
         actor: the author with roles; None if the roles are unknown; see `actor_or_author`.
-        location: the ids of workspace, channel and parents; `UNKNOWN_LOCATION` if they are unknown.
         is_addressed: whether the message mentions the bot, replies to it, or is a direct message. An agent may leave
             other messages without an answer.
         is_in_thread: whether the message is in a thread, which is its session.
@@ -135,10 +127,7 @@ class InboxMessage:
 
     @property
     def location_names(self) -> tuple[str, ...]:
-        """The names of the location in rules of the settings, the narrowest first.
-
-        See `Location.get_names`.
-        """
+        """The names of the location in rules of the settings: see `Location.get_names`."""
         return self.location.get_names(self.channel)
 
     @property
@@ -153,7 +142,6 @@ class InboxMessage:
 
     @property
     def is_bot(self) -> bool:
-        """True if the author is a bot."""
         return self.author.startswith(BOT_PREFIX)
 
     def to_json(self) -> dict[str, Any]:
@@ -161,11 +149,7 @@ class InboxMessage:
 
     @classmethod
     def from_json(cls, data: Any) -> "InboxMessage":
-        """Return the message in a result of `to_json`.
-
-        Raises:
-            ValueError: `data` is not an inbox message.
-        """
+        """Return the message in a result of `to_json`; raise `ValueError` for other data."""
         return _MESSAGE_ADAPTER.validate_python(data)
 
 
@@ -173,8 +157,5 @@ _MESSAGE_ADAPTER = TypeAdapter(InboxMessage)
 
 
 def storable_text(text: str) -> str:
-    """Return a text without NUL, and with U+FFFD in place of each lone surrogate.
-
-    Databases and models reject these characters.
-    """
+    """Return a text without NUL and lone surrogates, which databases and models reject."""
     return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -149,11 +149,7 @@ def _redact(text: str, secrets: re.Pattern[str]) -> str:
 
 
 def replace_known_secrets(text: str, mask: Callable[[int], str]) -> str:
-    """Return a text with only the secrets of `add_secret` replaced.
-
-    Args:
-        mask: called with the number of characters of a secret; returns the text that replaces the secret.
-    """
+    """Return a text with only the secrets of `add_secret` replaced; `mask` gets the length of each."""
     return _replace(text, _find_known(text), mask)
 
 
@@ -164,21 +160,13 @@ def has_known_secret(texts: Iterable[str]) -> bool:
 
 
 def _find_known(text: str) -> list[tuple[int, int]]:
-    """Return the start and the end of each known secret in a text; spans may overlap.
-
-    These are indexes in the text, in no order; the end is that of a slice. Known secrets are those of `add_secret`.
-    """
+    """Return the start and the end of each known secret in a text; spans may overlap."""
     known = (secret for secret in _known if secret in text)
     return [found.span() for secret in known for found in re.finditer(re.escape(secret), text)]
 
 
 def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str]) -> str:
-    """Return a text with spans replaced; spans that overlap are replaced as one.
-
-    Args:
-        hidden: the start and the end of each span, as indexes in the text.
-        mask: called with the number of characters of a span; returns the text that replaces the span.
-    """
+    """Return a text with spans replaced; spans that overlap are replaced as one."""
     merged = list[tuple[int, int]]()
     for start, stop in sorted(hidden):
         if merged and start < merged[-1][1]:
@@ -196,10 +184,7 @@ def redact_json_secrets(value: Any, depth: int = MAX_REDACTED_LEVELS) -> Any:
     """Return a copy of a JSON value with `[redacted]` for secrets.
 
     All texts and names are changed by `redact_secrets`. Texts, lists and objects under names such as `password` or
-    `token` are replaced as a whole. Numbers, booleans and None stay.
-
-    Args:
-        depth: the number of nesting levels; deeper lists and objects are replaced as a whole.
+    `token` are replaced as a whole, and so are lists and objects below `depth` levels. Numbers, booleans and None stay.
     """
     match value:
         case str():
@@ -215,15 +200,6 @@ def redact_json_secrets(value: Any, depth: int = MAX_REDACTED_LEVELS) -> Any:
 
 
 def _mask_value(name: str, value: Any, depth: int) -> Any:
-    """Return the value of a JSON object's key, with `[redacted]` for secrets.
-
-    Under a name such as `password` or `token`, the whole value is `[redacted]`, except a number, a boolean or None. Any
-    other value is the result of `redact_json_secrets`.
-
-    Args:
-        name: the key of the value.
-        depth: the number of nesting levels of the value; deeper values are replaced as a whole.
-    """
     is_named = _SECRET_NAME.search(name) and not isinstance(value, (bool, int, float, type(None)))
     return MASK if is_named else redact_json_secrets(value, depth)
 
@@ -262,13 +238,7 @@ class RunSecrets:
         self._copies = re.compile("|".join(map(re.escape, sorted(long, key=len, reverse=True)))) if long else None
 
     def add_call(self, call_id: str, value: Any, paths: Collection[ValuePath], prefix: ValuePath = ()) -> None:
-        """Add the secrets in the arguments or in the response of a call.
-
-        Args:
-            value: the JSON value with the secrets.
-            paths: the paths of the secrets in `value`.
-            prefix: the path of `value` in the arguments or the response.
-        """
+        """Add the secrets at `paths` of a call's arguments or response; `prefix` is the path of `value` there."""
         for path in paths:
             self.paths.setdefault(call_id, set()).add((*prefix, *path))
         self.add([get_value(value, path) for path in paths])
@@ -276,9 +246,7 @@ class RunSecrets:
     def mask(self, value: Any, paths: Set[ValuePath] = frozenset(), path: ValuePath = ()) -> Any:
         """Return a copy of a JSON value with `[redacted]` for the secrets.
 
-        Args:
-            paths: the paths of values that are masked as a whole, whatever they are; None stays.
-            path: the path of `value` itself.
+        The values at `paths` are masked as a whole, whatever they are; None stays. `path` is that of `value` itself.
         """
         is_scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
         if (path in paths and value is not None) or (is_scalar and value in self._values) or len(path) > MAX_JSON_DEPTH:
@@ -294,11 +262,7 @@ class RunSecrets:
                 return value
 
     def find_paths(self, value: Any, path: ValuePath = ()) -> Iterator[ValuePath]:
-        """Yield the paths of the texts and numbers in a JSON value that have a secret.
-
-        Args:
-            path: the path of `value` itself.
-        """
+        """Yield the paths of the texts and numbers in a JSON value that have a secret."""
         match value:
             case _ if len(path) > MAX_JSON_DEPTH:
                 yield path
@@ -326,14 +290,12 @@ class RunSecrets:
 
 
 def get_value(value: Any, path: ValuePath) -> Any:
-    """Return the part of a JSON value at a path that exists."""
     for key in path:
         value = value[key]
     return value
 
 
 def _iterate_scalars(value: Any) -> Iterator[str | int | float]:
-    """Yield the texts and numbers in a JSON value, except empty texts."""
     pending = [value]
     while pending:
         match pending.pop():
@@ -356,7 +318,6 @@ def set_run_secrets(secrets: RunSecrets) -> None:
 
 
 def get_run_secrets() -> RunSecrets | None:
-    """Return the secrets of the current run; None outside of a run."""
     return _run_secrets.get()
 
 

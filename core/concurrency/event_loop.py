@@ -4,5 +4,4 @@ import asyncio
 
 
 def now() -> float:
-    """Return the time of the running event loop's monotonic clock, in seconds."""
     return asyncio.get_running_loop().time()

@@ -30,8 +30,7 @@ class LookupCache(Generic[K, V]):
     Args:
         kind: the kind of the answers, for the log.
         seconds: the age at which an answer is fetched again.
-        timeout: the most seconds that `get_or_last` waits for a new answer, before it cancels the lookup; None for no
-            limit.
+        timeout: the most seconds that `get_or_last` waits for a new answer, before it cancels the lookup.
     """
 
     def __init__(self, kind: str, seconds: float, *, timeout: float | None = None) -> None:
@@ -44,8 +43,7 @@ class LookupCache(Generic[K, V]):
     async def get(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
         """Return the cached answer for a key; a missing or too old one is fetched first.
 
-        Args:
-            fetch: looks up the answer on the platform; its errors are raised, and not cached.
+        Errors of `fetch` are raised, and not cached.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
             with suppress(KeyError):
@@ -56,15 +54,8 @@ class LookupCache(Generic[K, V]):
     async def get_or_last(self, key: K, fetch: Callable[[], Awaitable[V]], default: D) -> V | D:
         """Return the answer for a key; an older one if the platform fails or is slow.
 
-        Such a failure is logged.
-
-        Args:
-            fetch: looks up the answer on the platform.
-            default: returned if the lookup fails and no older answer is cached.
-
-        Returns:
-            The cached or new answer. If `fetch` raises `SurfaceError` or exceeds the timeout: the last answer for the
-            key, at any age, or else `default`.
+        If `fetch` raises `SurfaceError` or exceeds the timeout, this is logged, and the last answer for the key, at any
+        age, or else `default` is returned.
         """
         try:
             async with asyncio.timeout(self._timeout):

@@ -33,7 +33,7 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, timeo
     """Call `work`, retry it while the database is unavailable, and return its result.
 
     `work` must be safe to repeat after a success: the reply to its commit may be lost with the connection. The pauses
-    are those of `RETRY_WAIT`: 0.1 s, doubled per try, at most 5 s. A failure is logged only if a retry follows.
+    are those of `RETRY_WAIT`. A failure is logged only if a retry follows.
 
     Args:
         operation: the operation as a noun phrase, for the log.
@@ -72,12 +72,9 @@ async def retry_forever(
 ) -> None:
     """Call `work` each time `wake` is set, and retry it until it succeeds.
 
-    It runs until it is cancelled.
+    It runs until it is cancelled. `wake` is cleared before each try; setting it ends a pause early.
 
     Args:
-        work: function without arguments; its exceptions are logged and lead to a retry.
-        wake: event that starts a call; it is cleared before each try.
-        wait: the pauses between the tries; setting `wake` ends a pause early.
         failure: the log message of a failure, without its reason. A reason is logged again only if it has changed, or
             after a success.
     """
@@ -108,7 +105,6 @@ async def retry_forever(
 
 
 def _failure_of(state: RetryCallState) -> BaseException:
-    """Return the exception of the failed try that a tenacity state describes."""
     assert state.outcome is not None, "only a failed attempt is followed by a pause"
     error = state.outcome.exception()
     assert error is not None, "only a failed attempt is followed by a pause"

@@ -27,7 +27,6 @@ class BackgroundTasks:
 
     @contextmanager
     def track_current(self) -> Iterator[asyncio.Task[Any]]:
-        """Track the current task for the duration of the block, and yield the task."""
         task = asyncio.current_task()
         assert task is not None, "a client runs each event in a task"
         self._tasks.add(task)
@@ -37,24 +36,17 @@ class BackgroundTasks:
             self._tasks.discard(task)
 
     def add(self, task: asyncio.Task[Any]) -> None:
-        """Track a task until it ends."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        """Run a coroutine in a tracked task, and return the task.
-
-        The task logs an exception with `name`, and does not raise it.
-        """
+        """Run a coroutine in a tracked task, which logs an exception with `name` and does not raise it."""
         task = asyncio.create_task(_log_errors(work, name), name=name)
         self.add(task)
         return task
 
     async def drain(self, seconds: float) -> None:
-        """Wait at most `seconds` for the tracked tasks, then cancel the unfinished ones.
-
-        See `drain_tasks`, which then waits at most `seconds` more.
-        """
+        """Drain the tracked tasks: see `drain_tasks`."""
         await drain_tasks(self._tasks, seconds)
 
 
@@ -84,11 +76,8 @@ async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> N
 async def run_in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
     """Run `work` in a task during the block, and cancel the task when the block ends.
 
-    Yields the task. The end of the cancelled task is awaited. Exceptions of `work` are neither raised nor logged here:
-    the task has them.
-
-    Args:
-        name: the name of the task.
+    The end of the cancelled task is awaited. Exceptions of `work` are neither raised nor logged here: the task has
+    them.
     """
     task = asyncio.create_task(work, name=name)
     try:

@@ -19,18 +19,7 @@ class FeedbackStore:
         self._database = database
 
     async def save_feedback(self, turn_id: str, author: str, rating: Rating) -> bool:
-        """Store a person's rating of a turn's answer; it replaces their earlier rating.
-
-        Args:
-            turn_id: the turn with the answer.
-            author: the platform's id of the person who rates.
-
-        Returns:
-            Whether the rating is stored; False if the turn is deleted or its session was reset.
-
-        Raises:
-            StoreError: the rating could not be stored.
-        """
+        """Store a person's rating; False if the turn is deleted or its session was reset."""
         locked = sa.select(turns.c.session, turns.c.generation).where(turns.c.id == turn_id).with_for_update(read=True)
         async with self._database.write() as connection:
             # a reset writes to the turns first: this lock makes it come before or after

@@ -22,8 +22,8 @@ class HistoryState:
     """End of a session's history before a turn runs, for the prompt of the turn.
 
     Attributes:
-        since: the time at which the newest message of the history, or the last reset, was sent, in seconds since the
-            epoch; 0 without any. The agent has not seen messages of other people after that time.
+        since: the time at which the newest message of the history, or the last reset, was sent; 0 without any. The
+            agent has not seen messages of other people after that time.
         others: the newest message of each author who wrote none of the turn's messages, oldest first; of more than
             `MAX_OTHERS`, those of the authors who wrote last.
         is_quiet: whether the inbox has no message to other people that was sent after `since`. False if `since` is 0,
@@ -36,14 +36,7 @@ class HistoryState:
 
 
 async def get_history_state(database: Database, turn: Turn) -> HistoryState | None:
-    """Return the end of the history of a turn's session before the turn runs.
-
-    Returns:
-        The end of the history; None if the run of the turn has stored its prompt already.
-
-    Raises:
-        StoreError: the database cannot be read.
-    """
+    """Return the end of the history before a turn runs; None once its run has stored its prompt."""
     async with database.read() as connection:
         since, last_unaddressed_at, is_muted, has_prompt = (await connection.execute(_select_history_end(turn))).one()
         if has_prompt:
@@ -96,14 +89,7 @@ def _select_history_end(turn: Turn) -> sa.Select[Any]:
 
 
 def _select_other_authors(turn: Turn) -> sa.Select[tuple[object]]:
-    """Return the query of the newest inbox message of each other author in a session.
-
-    Other authors wrote none of the messages of the turn. The query returns the column `inbox.message` (JSON), oldest
-    first, for the `MAX_OTHERS` authors who wrote last.
-
-    Args:
-        turn: the turn, with its session.
-    """
+    """Return the query of the newest inbox message of each other author in a session."""
     authors = {message.author for message in turn.messages}
     newest = (
         sa.select(sa.func.max(inbox.c.id).label("id"))

@@ -19,8 +19,7 @@ class WorkerOverview:
     """State of a worker process.
 
     Attributes:
-        id: the id of the worker.
-        lease_seconds: seconds until the worker's lease ends, negative after that; None for SQLite, whose leases do not
+        lease_seconds: seconds until the worker's lease ends, negative after that; None on SQLite: its leases do not
             end.
         turns: the number of active turns that the worker owns.
     """
@@ -35,14 +34,11 @@ class SessionOverview:
     """State of a session: counts of its messages, its model, and its active turn.
 
     Attributes:
-        id: the id of the session.
-        generation: the number of the session generation, which counts up with each reset.
-        last_message_at: the time at which the session's newest message was sent, in seconds since the epoch.
         people: the number of different authors of the session's rows in the inbox, bots too.
         messages: the number of these rows, of all generations.
         model: the full name of the chosen model; None for the default.
         is_muted: whether only mentions are answered.
-        running: the id of the active turn; None if there is none.
+        running: the id of the active turn.
         queued: the number of messages that wait for a turn.
     """
 
@@ -59,14 +55,12 @@ class SessionOverview:
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """Counts and ages of the messages that wait for a turn.
+    """Counts and ages of the messages that wait for a turn; an age is 0 if none waits.
 
     Attributes:
-        messages: the number of waiting messages.
         sessions: the number of sessions in which they wait.
-        oldest_seconds: the age of the oldest waiting message; 0 if none waits.
         claimable_seconds: the age of the oldest waiting message in a session without an active turn, which a worker
-            could claim; 0 if there is none.
+            could claim.
     """
 
     messages: int = 0
@@ -82,8 +76,7 @@ class ChannelOverview:
     Attributes:
         name: the name of the adapter or shard, such as `slack` or `discord:0/2`.
         leader: the id of the worker that is connected; None if none is, or if several may be connected.
-        watermark_age_seconds: the age of the watermark in seconds: all older messages are stored. None without a
-            watermark.
+        watermark_age_seconds: the age of the watermark: all older messages are stored.
     """
 
     name: str
@@ -93,14 +86,7 @@ class ChannelOverview:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failed turns with the same cause.
-
-    Attributes:
-        cause: the beginning of the turns' error, up to its first colon: usually the error's class; `unknown` for turns
-            without an error text.
-        count: the number of these turns.
-        newest: the id of the newest of these turns.
-    """
+    """Failed turns with the same cause: the beginning of their error, usually its class; `unknown` without one."""
 
     cause: str
     count: int
@@ -109,13 +95,10 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Workers, turns, queue, channels and failures at one moment.
+    """Workers, turns, queue, channels and failures at one moment, by the database's clock.
 
     Attributes:
-        at: the time of the overview in seconds since the epoch, by the database's clock.
-        workers: the worker processes in the database, by id.
         running: reports of the active turns, the newest first.
-        queue: the messages that wait for a turn.
         undecided: the number of approvals and questions that wait for people.
         channels: the adapters and their shards, by name.
         failures: the failed turns of the last hour by cause, the most frequent cause first.
@@ -131,14 +114,7 @@ class Overview:
 
 
 async def get_overview(database: Database, prices: Prices) -> Overview:
-    """Return workers, active turns, queue, channels, and failures of the last hour.
-
-    Args:
-        prices: the prices of models, for the cost of the active turns.
-
-    Raises:
-        StoreError: the database cannot be read.
-    """
+    """Return workers, active turns, queue, channels, and failures of the last hour."""
     async with database.read() as connection:
         now = float((await connection.execute(sa.select(database.now))).scalar_one())
         undecided = sa.select(sa.func.count()).where(human_requests.c.decision.is_(None))
@@ -155,11 +131,6 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
 
 
 async def get_queue_overview(database: Database) -> QueueOverview:
-    """Return the number and the ages of the messages that wait for a turn.
-
-    Raises:
-        StoreError: the database cannot be read.
-    """
     async with database.read() as connection:
         return await _get_queue(connection, float((await connection.execute(sa.select(database.now))).scalar_one()))
 
@@ -169,14 +140,8 @@ async def list_sessions(
 ) -> tuple[SessionOverview, ...]:
     """Return at most `limit` sessions, those with the newest messages first.
 
-    Sessions without rows in the inbox are left out.
-
-    Args:
-        beginning: only sessions whose id begins with this text; empty for all.
-        author: only sessions in which the user with this platform id wrote; None for all.
-
-    Raises:
-        StoreError: the database cannot be read.
+    Sessions without rows in the inbox are left out. `beginning` is that of a session's id, and `author` the platform's
+    id of a person who wrote there.
     """
     last_message_at = sa.func.max(inbox.c.sent_at).label("last_message_at")
     people = sa.func.count(inbox.c.author.distinct()).label("people")
@@ -201,12 +166,6 @@ async def list_sessions(
 
 
 async def _list_workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerOverview, ...]:
-    """Return the workers in the database, by id.
-
-    Args:
-        now: the time by the database's clock, in seconds since the epoch.
-        ends: whether leases end. False for SQLite: `lease_seconds` of each worker is None then.
-    """
     own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_active(turns)).scalar_subquery()
     rows = (
         await connection.execute(sa.select(workers.c.id, workers.c.lease_expires_at, own).order_by(workers.c.id))
@@ -215,11 +174,6 @@ async def _list_workers(connection: AsyncConnection, now: float, *, ends: bool) 
 
 
 async def _get_queue(connection: AsyncConnection, now: float) -> QueueOverview:
-    """Return the number and the ages of the messages that wait for a turn.
-
-    Args:
-        now: the time by the database's clock, in seconds since the epoch.
-    """
     busy = sa.exists().where(turns.c.session == inbox.c.session, is_active(turns))
     query = sa.select(
         sa.func.count(),
@@ -232,11 +186,6 @@ async def _get_queue(connection: AsyncConnection, now: float) -> QueueOverview:
 
 
 async def _list_channels(connection: AsyncConnection, now: float) -> tuple[ChannelOverview, ...]:
-    """Return the adapters and their shards, by name.
-
-    Args:
-        now: the time by the database's clock, in seconds since the epoch.
-    """
     rows = (await connection.execute(sa.select(channels).order_by(channels.c.name))).all()
     return tuple(
         ChannelOverview(row.name, row.owner, None if row.watermark is None else now - row.watermark) for row in rows
@@ -244,11 +193,6 @@ async def _list_channels(connection: AsyncConnection, now: float) -> tuple[Chann
 
 
 async def _group_failures(connection: AsyncConnection, since: float) -> tuple[FailureGroup, ...]:
-    """Return the failed turns by cause, the most frequent cause first.
-
-    Args:
-        since: only turns that ended at this time or later, in seconds since the epoch.
-    """
     failed = sa.select(turns.c.id, turns.c.error).where(turns.c.state == "failed", turns.c.finished_at >= since)
     rows = (await connection.execute(failed.order_by(turns.c.finished_at.desc()))).all()
     found: dict[str, list[str]] = {}

@@ -37,7 +37,6 @@ class AnsweringAgent:
     """The agent that answers in a session.
 
     Attributes:
-        name: the name of the agent.
         unavailable_choice: the name of the agent that people chose, if that agent may not answer there any more; else
             empty.
     """
@@ -51,7 +50,7 @@ class RecentSession:
     """Session in which a person has written.
 
     Attributes:
-        at: the time of the person's newest message in the session, in seconds since the epoch.
+        at: the time of the person's newest message in the session.
         first: the first stored message of the session since its last reset, by any author.
     """
 
@@ -71,7 +70,6 @@ class LatestTurn:
     """Newest turn of a reply, with the data for rendering the reply again.
 
     Attributes:
-        turn_id: the id of the turn.
         origin: the id of the first turn of the reply; the channel adapter finds the messages of the reply by this id.
         session_id: the id of the session.
         state: the state of the turn.
@@ -94,13 +92,13 @@ class LatestTurn:
 class ConversationService:
     """Service for commands and queries on sessions; `InboxStore` has the reset.
 
+    `location_names` are the names of a session's location, as `InboxMessage.location_names`, and `place` is as
+    `InboxMessage.place`.
+
     Args:
         turns: cancels turns, and notifies the other workers.
         worker: cancels turns in this process; claims turns at once after a change of a session.
         budget: the most tokens of history that are sent to the model.
-
-    Attributes:
-        agents: chooses the agent of a session.
     """
 
     def __init__(
@@ -127,11 +125,9 @@ class ConversationService:
 
         Args:
             author: the platform's id of the person whose turn and messages are stopped; None for those of all people.
-            until: seconds since the epoch; messages that were sent later stay, and so does a turn that answers one.
-            command: the message with the command, which is stored in the inbox; None for a button or an operator.
-
-        Returns:
-            The changes; None if `command` was stored before.
+            until: messages that were sent later stay, and so does a turn that answers one.
+            command: the message with the command, which is stored in the inbox; None for a button or an operator. If it
+                was stored before, nothing changes, and the result is None.
 
         Raises:
             StoreError: nothing was changed.
@@ -150,9 +146,6 @@ class ConversationService:
         Args:
             author: the platform's id of the person who asks, who may stop only turns that answer a message of theirs.
                 None for an operator, who may stop any turn.
-
-        Raises:
-            StoreError: the cancellation could not be stored, even after retries.
         """
         stopped = await self._database.write_with_retries(
             lambda connection: stop_turn(connection, self._turns, turn_id, author=author),
@@ -162,18 +155,7 @@ class ConversationService:
         return stopped
 
     async def get_status(self, session_id: str, location_names: Sequence[str] = ()) -> SessionStatus:
-        """Return the status of a session, which may not exist yet.
-
-        For a session that does not exist, all counts are 0, and model and agent are those that would answer.
-
-        Args:
-            location_names: the names of the session's channel, parents and workspace: see
-                `InboxMessage.location_names`. They select the agent, unless people chose one that may answer there.
-                Empty: as at a location that no rule names.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the status of a session; one that does not exist has the agent that would answer."""
         async with self._database.read() as connection:
             row = await find_session_row(connection, session_id)
             agent = self._resolve_agent(row, location_names).name
@@ -184,32 +166,15 @@ class ConversationService:
             )
 
     async def get_agent(self, session_id: str, location_names: Sequence[str]) -> AnsweringAgent:
-        """Return the agent that answers in a session, which may not exist yet.
-
-        Args:
-            location_names: the names of the session's location, as `InboxMessage.location_names`.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the agent that answers in a session, which may not exist yet."""
         async with self._database.read() as connection:
             return self._resolve_agent(await find_session_row(connection, session_id), location_names)
 
     async def choose_agent(self, session_id: str, agent: str, *, place: str, location_names: Sequence[str]) -> bool:
         """Set the agent of a session from its next turn on; create the session if needed.
 
-        If `agent` answers at the location by default, an earlier choice is removed, and none is stored.
-
-        Args:
-            agent: the name of the agent.
-            place: the place of the session, as `InboxMessage.place`; stored for a new session.
-            location_names: the names of the session's location, as `InboxMessage.location_names`.
-
-        Returns:
-            Whether that agent may be chosen there; if not, nothing is stored.
-
-        Raises:
-            StoreError: the choice could not be stored.
+        If `agent` answers at the location by default, an earlier choice is removed, and none is stored. False if that
+        agent may not be chosen there: nothing is stored then.
         """
         if agent not in self.agents.list_selectable(location_names):
             return False
@@ -218,32 +183,14 @@ class ConversationService:
         return True
 
     async def get_model(self, session_id: str, location_names: Sequence[str] = ()) -> str:
-        """Return the full name of the model that answers in a session.
-
-        This is the chosen model if the session's agent has it, else the agent's default model.
-
-        Args:
-            location_names: select the agent as in `get_status`, and so its models.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the chosen model if the session's agent has it, else the agent's default model."""
         async with self._database.read() as connection:
             row = await find_session_row(connection, session_id)
         agent = self._resolve_agent(row, location_names).name
         return self._choose_valid_model(row.model if row is not None else None, agent)
 
     async def list_models(self, session_id: str, location_names: Sequence[str]) -> tuple[str, ...]:
-        """Return the full names of the models that may be chosen in a session.
-
-        These are the models of the session's agent, the default first.
-
-        Args:
-            location_names: the names of the session's location, as `InboxMessage.location_names`.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the full names of the models of the session's agent, the default first."""
         return self.agents.profiles[(await self.get_agent(session_id, location_names)).name].models
 
     async def choose_model(
@@ -251,16 +198,7 @@ class ConversationService:
     ) -> bool:
         """Set the model of a session from its next turn on; create the session if needed.
 
-        Args:
-            model: the full name; None for the default model of the agent.
-            place: the place of the session, as `InboxMessage.place`; stored for a new session.
-            location_names: select the agent as in `get_status`; only a model of this agent may be chosen.
-
-        Returns:
-            Whether that model may be chosen there; if not, nothing is stored.
-
-        Raises:
-            StoreError: the choice could not be stored.
+        None is the agent's default model. False if the session's agent does not have the model: nothing is stored then.
         """
         if model is not None and model not in await self.list_models(session_id, location_names):
             return False
@@ -268,24 +206,11 @@ class ConversationService:
         return True
 
     async def set_muted(self, session_id: str, is_muted: bool) -> bool:
-        """Store whether only messages that mention the bot are answered in a session.
-
-        Returns:
-            Whether the session exists; if not, nothing is stored.
-
-        Raises:
-            StoreError: the setting could not be stored.
-        """
+        """Store whether only messages that mention the bot are answered; False for no such session."""
         return await self._update_session(session_id, is_muted=is_muted)
 
     async def is_muted(self, session_id: str) -> bool:
-        """Return whether only messages that mention the bot are answered in a session.
-
-        False if the session does not exist.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return whether only messages that mention the bot are answered in a session."""
         async with self._database.read() as connection:
             row = await find_session_row(connection, session_id)
         return row is not None and bool(row.is_muted)
@@ -294,15 +219,7 @@ class ConversationService:
         """Return at most `limit` sessions of a place in which a person has written.
 
         The session with the person's newest message comes first. Sessions in which they wrote only before the last
-        reset are left out.
-
-        Args:
-            place: the id of a channel or person, as `InboxMessage.place`.
-            author: the platform's id of the person.
-            until: seconds since the epoch; messages that were sent later are ignored.
-
-        Raises:
-            StoreError: the database cannot be read.
+        reset are left out, and messages that were sent after `until` are ignored.
         """
         in_generation = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
         has_text = inbox.c.message.is_not(None) & inbox.c.outcome.is_(None)
@@ -337,19 +254,7 @@ class ConversationService:
         max_bytes: int | None = None,
         viewer: ExportViewer | None = None,
     ) -> str:
-        """Return the history of a session as Markdown or JSON; empty without messages.
-
-        Args:
-            form: `md` for people, `json` for programs.
-            prices: the prices of models, for turns whose cost is not stored yet.
-            max_bytes: the most bytes of UTF-8 of all runs; None for no limit. The first run that exceeds it and all
-                later ones are left out, and the end of the text says so.
-            viewer: the person who gets the text. Arguments and results of tool calls that they may not see are replaced
-                by `[hidden]`: see `ExportViewer`. None shows everything.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the history of a session as Markdown or JSON, as `stream_export` yields it."""
         async with aclosing(
             stream_export(self._database, session_id, form, prices, max_bytes=max_bytes, viewer=viewer)
         ) as pieces:
@@ -370,7 +275,6 @@ class ConversationService:
         else.
 
         Args:
-            inbound: the message.
             follow: the setting. `everyone`: the bot answers every message in a stored session. `author`: the bot
                 answers if the same author wrote the last message to the bot, and nobody else has written since.
                 `never`: the bot answers none.
@@ -378,9 +282,6 @@ class ConversationService:
                 bot then answers the first message of the thread, whose session is not stored yet. Otherwise the result
                 is False without a stored session.
             addresses_others: whether the message is to other people; with `author`, the bot does not answer it.
-
-        Raises:
-            StoreError: the database cannot be used.
         """
         if follow == "never":
             return False
@@ -410,13 +311,7 @@ class ConversationService:
         return False
 
     async def count_newest_bot_messages(self, session_id: str, limit: int) -> int:
-        """Return the number of messages by bots since the last message of a person.
-
-        The messages of one session are counted, at most the newest `limit`.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the number of messages by bots since the last message of a person, at most `limit`."""
         newest = inbox.c.sent_at.desc(), inbox.c.id.desc()
         written = (inbox.c.session == session_id) & is_message(inbox)
         authors_query = sa.select(inbox.c.author).where(written).order_by(*newest).limit(limit)
@@ -427,12 +322,8 @@ class ConversationService:
     async def get_latest_turn(self, turn_id: str) -> LatestTurn | None:
         """Return the newest turn that answers the same messages as a turn.
 
-        Returns:
-            The turn itself, or its newest rerun. None if the session was reset, or if the turn or its messages are not
-            stored any more. If the author deleted all messages, `inbound` is one without text.
-
-        Raises:
-            StoreError: the database cannot be read.
+        This is the turn itself, or its newest rerun. None if the session was reset, or if the turn or its messages are
+        not stored any more. If the author deleted all messages, `inbound` is one without text.
         """
         named = sa.select(turns.c.origin).where(turns.c.id == turn_id).scalar_subquery()
         in_generation = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
@@ -457,15 +348,7 @@ class ConversationService:
             )
 
     async def _update_session(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:
-        """Update columns of a session, and make all workers claim turns.
-
-        Args:
-            new: the row to insert first if the session does not exist; None to insert none.
-            values: the new values by column of `sessions`.
-
-        Returns:
-            Whether the session exists.
-        """
+        """Update columns of a session, and make all workers claim turns; return whether it exists."""
         async with self._database.write() as connection:
             if new is not None:
                 await insert_or_ignore(connection, sessions, new)
@@ -475,19 +358,10 @@ class ConversationService:
         return bool(changed.rowcount)
 
     def _resolve_agent(self, row: sa.Row[Any] | None, location_names: Sequence[str]) -> AnsweringAgent:
-        """Return the agent of a session: the chosen one, else that of the location.
-
-        A chosen agent that may not answer at the location is only named in `unavailable_choice`.
-
-        Args:
-            row: the `sessions` row; None if the session does not exist.
-            location_names: the names of the session's location, as `InboxMessage.location_names`.
-        """
         chosen = row.agent if row is not None else None
         name = self.agents.resolve_agent(chosen, location_names)
         return AnsweringAgent(name, unavailable_choice=chosen if chosen is not None and chosen != name else "")
 
     def _choose_valid_model(self, model: str | None, agent: str) -> str:
-        """Return the chosen model if the agent has it, else the agent's default."""
         models = self.agents.profiles[agent].models
         return model if model is not None and model in models else models[0]

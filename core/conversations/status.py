@@ -15,15 +15,12 @@ class SessionStatus:
     """State of a session, as shown to its users.
 
     Attributes:
-        model: the full name of the model that answers.
-        agent: the name of the agent that answers.
         is_muted: whether only messages that mention the bot are answered.
-        since: the time of the oldest stored message since the last reset, in seconds since the epoch; None without one.
+        since: the time of the oldest stored message since the last reset.
         messages: the number of messages of people and agents since the last reset.
         history_tokens: the estimated tokens of all messages since the last reset.
         budget: the most tokens of the history that are sent to the model.
         used_tokens: the tokens that models have read and written since the last reset, as the providers count them.
-        is_running: whether a turn is active.
         waiting: the number of messages that wait for a turn.
     """
 
@@ -42,14 +39,6 @@ class SessionStatus:
 async def get_status(
     connection: AsyncConnection, row: sa.Row[Any], model: str, agent: str, *, budget: int
 ) -> SessionStatus:
-    """Return the status of a session since its last reset.
-
-    Args:
-        row: the `sessions` row of the session.
-        model: the full name of the model that answers.
-        agent: the name of the agent that answers.
-        budget: the most tokens of history that are sent to the model.
-    """
     has_text = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
     stored = sa.select(
         sa.func.min(messages.c.created_at).label("since"),

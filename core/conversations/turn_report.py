@@ -32,14 +32,7 @@ _TOKENS = ("input", "output", "thinking", "cached", "cache_write")
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """Approval or question of a turn to a person, with the decision.
-
-    Attributes:
-        tool: the name of the tool whose call waits.
-        verdict: the decision, a `core.tools.human_requests.Verdict`; None while nobody has decided.
-        decider: the name of the person who decided; empty if nobody did.
-        decided_at: the time of the decision, in seconds since the epoch; None while nobody has decided.
-    """
+    """Approval or question of a turn to a person, with the decision: a `core.tools.human_requests.Verdict`."""
 
     tool: str
     verdict: str | None
@@ -52,9 +45,6 @@ class TurnReport:
     """Report of a turn: its messages, model calls, tools, decisions and cost.
 
     Attributes:
-        id: the id of the turn.
-        session: the id of the session.
-        generation, kind, parent, state, attempt, owner, model, error: the columns of `turns`.
         cancel: the reason of the cancellation; None if the turn was not cancelled.
         authors: by author id, the last known name of each author of the turn's messages; empty if unknown.
         messages: the number of messages that the turn answers.
@@ -64,7 +54,6 @@ class TurnReport:
         duration_seconds: seconds between start and end, over all attempts; None if the turn has not ended.
         tokens: the number of tokens read, written and used for thinking.
         usage: the number of tokens by kind: `input`, `output`, `thinking`, `cached`, `cache_write`.
-        calls: the model calls of the turn.
         cost: the cost in trillionths of a dollar.
         unpriced: the number of tokens of models without a known price; they are not in the cost.
         run_record: steps, tool calls and timings of the run; None until the answer or the end is stored, and if the
@@ -74,7 +63,6 @@ class TurnReport:
         approvals: the approvals and questions of the turn to people.
         decided_requests: the approvals and questions whose decisions started the turn.
         reruns: the ids of later turns that answer the same messages, oldest first.
-        created_at, finished_at: start and end in seconds since the epoch; the end is None before it.
         is_reset: whether the session was reset or deleted after the start of the turn.
         app: the ADK app of the session; empty if the session is deleted.
     """
@@ -112,30 +100,18 @@ class TurnReport:
 
     @property
     def known_cost(self) -> int | None:
-        """The cost in trillionths of a dollar; None if it is unknown.
-
-        It is unknown without a model call, and if no call has a known price. Calls without a known price add nothing.
-        """
+        """The cost in trillionths of a dollar; None without a model call, and if no call has a known price."""
         return self.cost if self.cost or (self.calls and not self.unpriced) else None
 
 
 class TurnReports:
-    """Queries for turns, and for the reports on them.
-
-    Attributes:
-        prices: the prices of models, for turns whose cost is not stored yet.
-    """
+    """Queries for turns, and for the reports on them; `prices` are for turns whose cost is not stored yet."""
 
     def __init__(self, database: Database, prices: Prices) -> None:
         self._database = database
         self.prices = prices
 
     async def get(self, turn_id: str) -> TurnReport | None:
-        """Return the report of a turn; None if no turn with this id is stored.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
         async with self._database.read() as connection:
             rows = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).all()
             for report in await load_reports(connection, rows, self.prices):
@@ -153,14 +129,8 @@ class TurnReports:
     ) -> list[TurnReport]:
         """Return reports of at most `limit` turns, the newest first.
 
-        Args:
-            state: only turns in this state.
-            session: only turns of sessions whose id begins with this text.
-            author: only turns that answer a message of this author, by the platform's id.
-            since: only turns that began at this time or later, in seconds since the epoch.
-
-        Raises:
-            StoreError: the database cannot be read.
+        `session` is the beginning of a session's id, `author` the platform's id of an author of the turn's messages,
+        and `since` the earliest start of a turn.
         """
         query = sa.select(turns).order_by(turns.c.created_at.desc()).limit(limit)
         if state is not None:
@@ -175,11 +145,7 @@ class TurnReports:
             return await load_reports(connection, (await connection.execute(query)).all(), self.prices)
 
     async def find_turn_ids(self, beginning: str, limit: int) -> Sequence[str]:
-        """Return at most `limit` turn ids that begin with a text, the newest turn first.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return at most `limit` turn ids that begin with a text, the newest turn first."""
         begins = turns.c.id.startswith(beginning, autoescape=True)
         query = sa.select(turns.c.id).where(begins).order_by(turns.c.created_at.desc()).limit(limit)
         async with self._database.read() as connection:
@@ -189,15 +155,8 @@ class TurnReports:
         """Return the id of the newest turn of a session or place since the last reset.
 
         Args:
-            session_id: the id of the session; None for all sessions at `place`.
-            place: the id of a channel or person, as `InboxMessage.place`; ignored if `session_id` is given.
-            author: only turns that answer a message of the author with this platform id; None for any author.
-
-        Returns:
-            The id; None if there is no such turn.
-
-        Raises:
-            StoreError: the database cannot be read.
+            session_id: the id of the session; None for all sessions at `place`, as `InboxMessage.place`.
+            author: only turns that answer a message of the author with this platform id.
         """
         in_scope = sessions.c.user_id == place if session_id is None else turns.c.session == session_id
         query = _select_current_turns().where(in_scope).order_by(turns.c.created_at.desc()).limit(1)
@@ -216,16 +175,9 @@ class TurnReports:
         reset are searched for the message.
 
         Args:
-            session_id: the session whose replies are searched.
             message_id: the platform's id of the message, which identifies a message of the bot.
             event_key: the event key of the message, which identifies a message of a user.
             file_prefixes: the beginnings of the ids in `turns.chunks` of the files that the message has.
-
-        Returns:
-            The id; None if no turn answers the message, and none of the searched replies has it.
-
-        Raises:
-            StoreError: the database cannot be read.
         """
         answering_turn = sa.select(inbox.c.turn).where(inbox.c.event_key == event_key).scalar_subquery()
         newest_first = turns.c.created_at.desc()
@@ -246,11 +198,6 @@ class TurnReports:
 
 
 def _is_by(author: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a turn answers a message of an author.
-
-    Args:
-        author: the platform's id of the author.
-    """
     return sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == author)
 
 
@@ -261,13 +208,7 @@ def _select_current_turns() -> sa.Select[Any]:
 
 
 async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], prices: Prices) -> list[TurnReport]:
-    """Return the reports of `turns` rows, in the order of the rows.
-
-    Their `omitted_messages` is None.
-
-    Args:
-        prices: the prices of models, for turns whose cost is not stored yet.
-    """
+    """Return the reports of `turns` rows, in their order; `omitted_messages` is None."""
     if not rows:
         return []
     ids, origins = [row.id for row in rows], [row.origin for row in rows]
@@ -317,7 +258,6 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
 
 
 def _group_by_first_column(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
-    """Return lists of rows by the value of their first column, in the rows' order."""
     found = dict[str, list[sa.Row[Any]]]()
     for row in rows:
         found.setdefault(row[0], []).append(row)
@@ -325,16 +265,11 @@ def _group_by_first_column(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row
 
 
 def _ledger_key(session: str, author: str) -> str:
-    """Return the `spending.author` of an author: their platform and id (`slack:U1`).
-
-    Args:
-        session: a session id, which begins with the platform's name.
-    """
+    """Return the `spending.author` of an author (`slack:U1`); a session id begins with the platform's name."""
     return f"{session.partition(':')[0]}:{author}"
 
 
 def _to_approval_records(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
-    """Return the approvals and questions of `human_requests` rows, in their order."""
     return tuple(ApprovalRecord(row.tool, row.decision, row.decided_by_name or "", row.decided_at) for row in rows)
 
 

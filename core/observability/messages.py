@@ -72,7 +72,7 @@ def describe_invalid_value(
     Args:
         fault: an item of `ValidationError.errors()`; its `input` is shown, with secrets redacted, unless it is None.
         rule: text after "it must be" for a value that does not match the pattern of its field.
-        example: a valid number, or None.
+        example: a valid number.
         known_keys: keys of the table with the value, for one that is not among them.
     """
     kind, context = fault["type"], fault.get("ctx", {})
@@ -98,9 +98,5 @@ def describe_invalid_value(
 
 
 def format_count(count: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 message` or `2,000 messages`.
-
-    Args:
-        noun: the singular; its plural ends in `s`.
-    """
+    """Return a number with its noun, such as `1 message` or `2,000 messages`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

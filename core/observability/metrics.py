@@ -71,10 +71,9 @@ def record_model_call(model: str, error: str, **used: int) -> None:
     """Add a model call and its tokens to the metrics.
 
     Args:
-        model: full name of the model.
         error: class name of the error; empty on success.
         used: number of tokens by kind: `input` (with `cached` and `cache_write`), `output`, `thinking`, `cached`,
-            `cache_write`. Kinds may be left out.
+            `cache_write`.
     """
     model_calls.add(1, {"model": model, "outcome": error or "ok"})
     for kind, count in used.items():

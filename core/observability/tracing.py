@@ -17,14 +17,7 @@ _tracer = trace.get_tracer("parley")
 
 
 class TurnContext(NamedTuple):
-    """The turn that an asyncio task runs, for log lines.
-
-    Attributes:
-        turn: the id of the turn.
-        session: the id of the turn's session.
-        channel: the name of the channel adapter.
-        kind: the kind of the turn, as in `Turn.kind`.
-    """
+    """The turn that an asyncio task runs, for log lines, with the channel adapter's name and `Turn.kind`."""
 
     turn: str
     session: str
@@ -36,7 +29,6 @@ _current: ContextVar[TurnContext | None] = ContextVar("run", default=None)
 
 
 def get_current_turn() -> TurnContext | None:
-    """Return the turn that the current asyncio task runs; None outside of a turn."""
     return _current.get()
 
 
@@ -50,7 +42,7 @@ def get_trace_id() -> str:
 def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[None]:
     """Open the OpenTelemetry span of a turn, and set the current turn for the block.
 
-    Tasks that start in the block have the same current turn. The arguments are as in `TurnContext`.
+    Tasks that start in the block have the same current turn.
     """
     attributes = {
         "parley.turn.id": turn,
@@ -73,8 +65,8 @@ def record_turn_end(state: str, error: str | None = None) -> None:
 
     Args:
         state: the end state of the turn, or `handed back` if it was released, so that any worker may claim it.
-        error: error without secrets and user texts; None without one. Only for the state `failed`, the part before its
-            first colon is exported.
+        error: error without secrets and user texts. Only for the state `failed`, the part before its first colon is
+            exported.
     """
     if (run := get_current_turn()) is not None:
         metrics.ended_turns.add(1, {"channel": run.channel, "kind": run.kind, "state": state})
@@ -85,8 +77,5 @@ def record_turn_end(state: str, error: str | None = None) -> None:
 
 
 def hash_id(name: str) -> str:
-    """Return a stable hash of an id that must not leave the machine.
-
-    It has 16 hexadecimal digits.
-    """
+    """Return a stable hash of an id that must not leave the machine, of 16 hexadecimal digits."""
     return blake2b(name.encode(), digest_size=8).hexdigest()

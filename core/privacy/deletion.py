@@ -59,9 +59,8 @@ class DeletionRequest:
     """The data to delete: exactly one attribute is set.
 
     Attributes:
-        session_id: delete the session with this id.
         user_id: delete the data of the user with this platform id.
-        before: delete messages and turns that are older than this time, in seconds since the epoch.
+        before: delete messages and turns that are older than this time.
     """
 
     session_id: str = ""
@@ -74,7 +73,6 @@ class DeletionPreview:
     """The stored data that a deletion request concerns; false if there is none.
 
     Attributes:
-        sessions: the ids of the sessions to delete.
         partial_sessions: the ids of the sessions of which a part is to be deleted.
         messages: the number of rows of `messages` in all these sessions, also of those that stay.
         files: the number of stored files in all these sessions.
@@ -98,9 +96,7 @@ class DeletionResult:
     Attributes:
         conversations: the number of deleted sessions.
         changed: the number of sessions of which a part was deleted.
-        messages: the number of deleted messages.
         redacted: the number of messages from which the user's texts and names were removed.
-        files: the number of deleted files.
         records: the number of rows about the user outside of sessions that were deleted or redacted.
     """
 
@@ -115,10 +111,8 @@ class DeletionResult:
 class DeletionService:
     """Service that deletes sessions, the data of users, and old data.
 
-    The cost of deleted turns is first stored in the table `spending`. It stays there without the user's id and name.
-
-    Args:
-        prices: the prices of models, for turns whose cost is not stored yet.
+    The cost of deleted turns is first stored in the table `spending`, by `prices` if the turn has none yet. It stays
+    there without the user's id and name.
     """
 
     def __init__(self, database: Database, prices: Prices) -> None:
@@ -127,11 +121,7 @@ class DeletionService:
         self._notices = NotificationBus(database)
 
     async def preview(self, request: DeletionRequest) -> DeletionPreview:
-        """Count the stored data that a request would delete; delete nothing.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Count the stored data that a request would delete; delete nothing."""
         sessions, partial_sessions = await self.list_sessions(request)
         session_ids, message_count, file_count = [*sessions, *partial_sessions], 0, 0
         async with self._database.read() as connection:
@@ -143,27 +133,16 @@ class DeletionService:
         return DeletionPreview(tuple(sessions), tuple(partial_sessions), message_count, file_count, records)
 
     async def find_users(self, text: str) -> list[KnownUser]:
-        """Return the users with stored data whose name contains `text`, or with that id.
-
-        Case is ignored, and so is a platform's name before the id (`slack:U1`). An empty text finds all users. They are
-        sorted by id.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the users with stored data by name or id: see `core.privacy.known_users.find_users`."""
         async with self._database.read() as connection:
             return await find_users(connection, text)
 
     async def list_sessions(self, request: DeletionRequest) -> tuple[list[str], list[str]]:
         """Return two lists of session ids: to delete as a whole, and to delete in part.
 
-        Returns:
-            By the attribute of the request. `session_id`: that session if it is stored; no others. `user_id`: the
-            sessions in which only the user wrote to the bot; and all others with data of the user. `before`: the
-            sessions that were not used since; and those with some older messages.
-
-        Raises:
-            StoreError: the database cannot be read.
+        By the attribute of the request: `session_id`: that session if it is stored; no others. `user_id`: the sessions
+        in which only the user wrote to the bot; and all others with data of the user. `before`: the sessions that were
+        not used since; and those with some older messages.
         """
         async with self._database.read() as connection:
             if request.session_id:
@@ -182,11 +161,7 @@ class DeletionService:
         `before`, all ids and names of people are removed from older rows of `spending`.
 
         Args:
-            request: the data to delete.
             pause: seconds between two sessions.
-
-        Returns:
-            Counts of the deleted and changed rows.
 
         Raises:
             StoreError: some of the data could not be deleted; the same request deletes the rest.
@@ -212,11 +187,7 @@ class DeletionService:
 
     @asynccontextmanager
     async def _lock(self, session_id: str, result: DeletionResult) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection in a transaction that locks a session.
-
-        After the commit, the messages and files of the session that were deleted in the transaction are added to
-        `result`.
-        """
+        """Lock a session in a transaction, and add what was deleted to `result` after the commit."""
         batch = [session_id]
         async with self._database.write() as connection:
             await lock_session_row(connection, session_id)
@@ -230,15 +201,8 @@ class DeletionService:
         """Cancel the running turn of a session, wait for its end, and delete the session.
 
         After `CANCEL_TIMEOUT_SECONDS`, the session is deleted even if the turn runs on. Waiting messages are dropped;
-        later ones begin a new session with the same id.
-
-        Args:
-            only_author: the platform's id of a user: delete the session only if no other user wrote to the bot there.
-                Empty for any session.
-            result: the counts of deleted rows are added to it.
-
-        Returns:
-            Whether the session was deleted; False if another user wrote there.
+        later ones begin a new session with the same id. False if somebody other than `only_author` wrote there: nothing
+        is deleted then.
         """
         started_at = time.time()
         async with self._lock(session_id, result) as connection:
@@ -268,15 +232,7 @@ class DeletionService:
         return True
 
     async def _delete_before(self, session_id: str, before: float, result: DeletionResult) -> None:
-        """Delete the old runs of a session, or the whole session.
-
-        The whole session is deleted if it was not used since `before`, and has neither a running turn nor a waiting
-        message.
-
-        Args:
-            before: seconds since the epoch; runs that ended before this time are deleted.
-            result: the counts of deleted rows are added to it.
-        """
+        """Delete the old runs of a session; the whole session if it was not used since, and is not busy."""
         async with self._lock(session_id, result) as connection:
             if (row := await find_session_row(connection, session_id, for_update=True)) is None:
                 return
@@ -293,11 +249,7 @@ class DeletionService:
         """Remove a user's texts, names and id from a session that others share.
 
         Running turns of the session are cancelled first, since they may have read the user's messages. After
-        `REDACTION_ATTEMPTS` attempts, a running turn does not prevent the redaction. Messages of the user that wait for
-        a turn at the beginning are deleted.
-
-        Args:
-            result: the counts of changed and deleted rows are added to it.
+        `REDACTION_ATTEMPTS` attempts, a running turn does not prevent the redaction.
         """
         for remaining in reversed(range(REDACTION_ATTEMPTS)):
             # only once: messages that the user sends during the redaction are answered
@@ -313,11 +265,7 @@ class DeletionService:
             return
 
     async def _stop(self, session_id: str, user_id: str | None) -> None:
-        """Cancel the active turns of a session, and wait: see `_wait_for_turns`.
-
-        Args:
-            user_id: the platform's id of the user whose waiting messages are deleted; None to delete none.
-        """
+        """Cancel the active turns of a session, and wait; delete the waiting messages of `user_id`."""
         async with self._database.write() as connection:
             await lock_session_row(connection, session_id)
             cancelled = await self._cancel_turns(connection, session_id, CancelReason.STOP)
@@ -329,9 +277,6 @@ class DeletionService:
         """Store a cancel reason in the active turns of a session, and notify all workers.
 
         An earlier reason is replaced only by a reset.
-
-        Returns:
-            The ids of the active turns.
         """
         cancel = reason if reason == CancelReason.RESET else sa.func.coalesce(turns.c.cancel_reason, reason)
         update = sa.update(turns).where(turns.c.session == session_id, is_active(turns)).values(cancel_reason=cancel)
@@ -341,10 +286,9 @@ class DeletionService:
         return turn_ids
 
     async def _wait_for_turns(self, turn_ids: Sequence[str]) -> None:
-        """Wait until cancelled turns have ended.
+        """Wait until cancelled turns have ended, at most `CANCEL_TIMEOUT_SECONDS`.
 
-        Return after `CANCEL_TIMEOUT_SECONDS` even if they have not ended. If no worker is alive, return at once: a
-        later worker ends the turns.
+        If no worker is alive, return at once: a later worker ends the turns.
         """
         deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
@@ -375,16 +319,10 @@ async def _count(connection: AsyncConnection, table: sa.Table, session_ids: Sequ
 
 
 async def _count_files(connection: AsyncConnection, session_ids: Sequence[str]) -> int:
-    """Return the number of files of sessions, in the tables `blobs` and `artifacts`."""
     return await _count(connection, blobs, session_ids) + await _count(connection, artifacts, session_ids)
 
 
 async def _list_existing(connection: AsyncConnection, session_id: str) -> list[str]:
-    """Return `[session_id]` if a table has rows of the session, else an empty list.
-
-    The tables are `sessions`, `messages`, `inbox` and `turns`. The row in `inbox` that marks an earlier deletion of the
-    session does not count.
-    """
     tables = (sessions.c.id, messages.c.session, inbox.c.session, turns.c.session)
     queries = [sa.select(column).where(column == session_id).limit(1) for column in tables]
     queries[2] = queries[2].where(inbox.c.event_key.not_like(f"{TOMBSTONE_PREFIX}%"))
@@ -393,14 +331,6 @@ async def _list_existing(connection: AsyncConnection, session_id: str) -> list[s
 
 
 async def _list_old(connection: AsyncConnection, before: float) -> tuple[list[str], list[str]]:
-    """Return the ids of sessions that are old as a whole, and that are old in part.
-
-    Args:
-        before: seconds since the epoch; data before this time is old.
-
-    Returns:
-        The sessions that were not used since; and the other sessions with an older message.
-    """
     oldest = sa.select(sa.func.min(messages.c.created_at)).where(messages.c.session == sessions.c.id).scalar_subquery()
     is_whole = _is_older_than(before)
     query = sa.select(sessions.c.id, is_whole).where(is_whole | (oldest < before)).order_by(sessions.c.id)
@@ -409,13 +339,6 @@ async def _list_old(connection: AsyncConnection, before: float) -> tuple[list[st
 
 
 def _is_older_than(before: float) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a session was not used since a time.
-
-    It has neither a stored event, nor an inbox message, nor a change since then.
-
-    Args:
-        before: seconds since the epoch.
-    """
     newest = sa.select(sa.func.max(messages.c.created_at)).where(messages.c.session == sessions.c.id).scalar_subquery()
     received = sa.select(sa.func.max(inbox.c.sent_at)).where(inbox.c.session == sessions.c.id).scalar_subquery()
     is_used = (sa.func.coalesce(newest, 0.0) >= before) | (sa.func.coalesce(received, 0.0) >= before)

@@ -56,13 +56,11 @@ async def lock_or_create_session(connection: AsyncConnection, session_id: str) -
 
 
 async def has_active_turn(connection: AsyncConnection, session_id: str) -> bool:
-    """Return whether a turn of a session is `queued`, `running` or `answered`."""
     query = sa.select(turns.c.id).where(turns.c.session == session_id, is_active(turns))
     return (await connection.execute(query)).first() is not None
 
 
 async def has_queued_messages(connection: AsyncConnection, session_id: str) -> bool:
-    """Return whether messages wait for a turn in a session."""
     query = sa.select(inbox.c.id).where(inbox.c.session == session_id, is_waiting(inbox))
     return (await connection.execute(query)).first() is not None
 
@@ -84,7 +82,7 @@ async def delete_session(
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.
         row: the row of the session; None if the session did not exist, which is then not marked as deleted.
-        reset_at: seconds since the epoch; a backfill ignores messages of the session that were sent until then.
+        reset_at: a backfill ignores messages of the session that were sent until then.
         before_generation: delete only turns and inbox messages of earlier generations. The session itself stays if it
             has inbox messages of this generation or a later one. None deletes all generations.
     """
@@ -109,12 +107,9 @@ async def delete_session(
 
 
 async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Replace inbox messages by tombstones: rows without session, author and message.
+    """Replace matching inbox messages by tombstones: rows without session, author and message.
 
     Id, event key, times, kind and generation stay; the outcome becomes `FORGOTTEN_OUTCOME`; other columns are emptied.
-
-    Args:
-        condition: the SQL condition on the rows of `inbox`.
     """
     empty = {
         "session": "",
@@ -135,10 +130,6 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
 
     A backfill treats the row as a reset. If no session of the place is left, the state, files and memories of the place
     are deleted. The names of people in the place's spending rows are then deleted too.
-
-    Args:
-        session: the row of the session in `sessions`, where it may be deleted already.
-        reset_at: the time of the reset, in seconds since the epoch.
     """
     now = time.time()
     mark = {
@@ -169,10 +160,6 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     The model calls and costs of all ended turns of the session are first stored in `spending`: see `record_turns`.
     Inbox messages that were sent before the time become tombstones, except those that wait for a turn or whose turn
     stays.
-
-    Args:
-        prices: the prices of models, for turns whose cost is not stored yet.
-        before: seconds since the epoch.
     """
     await record_turns(connection, prices, turns.c.session == session_id)
     kept_runs = await _list_runs_to_keep(connection, session_id, before)
@@ -203,10 +190,6 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
     """Return the ids of a session's runs that a deletion of old runs must not delete.
 
     These are runs with messages both before and since `before`, runs that wait for people, and runs of active turns.
-    For each run, the id of the events after its correction is returned too: see `correction_run_id`.
-
-    Args:
-        before: seconds since the epoch.
     """
     c = messages.c
     conditions = (
@@ -230,9 +213,6 @@ async def delete_user_records(connection: AsyncConnection, user_id: str) -> None
 
     Ratings and denial notices are deleted, and the user's name and id are removed from decisions. Of the user's inbox
     messages only the event keys and times stay, except messages that wait for a turn or belong to an active one.
-
-    Args:
-        user_id: the platform's id of the user.
     """
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
     decided = sa.update(human_requests).where(human_requests.c.decided_by == user_id)

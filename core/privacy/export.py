@@ -43,13 +43,8 @@ class ExportViewer:
     def redact_run(self, run: TranscriptRun, authors: Collection[str]) -> TranscriptRun:
         """Return a run with only those tool arguments and results that the viewer may see.
 
-        The viewer may see them if they are one of `authors`, or an admin in a private export. Else the arguments and
-        results of tool calls, and the arguments, hints and answers of requests to people, are replaced by `[hidden]`.
-        In an export that is not private, secrets in them are masked.
-
-        Args:
-            run: the run with all its tool calls and requests to people.
-            authors: the platform's ids of the authors of the run's messages.
+        `authors` are the authors of the run's messages. All else in tool calls, and the arguments, hints and answers of
+        requests to people, is replaced by `[hidden]`.
         """
         may_see = self.id in authors or (self.is_admin and self.is_private)
         if may_see and self.is_private:
@@ -73,12 +68,6 @@ class ExportViewer:
 
 
 def _apply_view(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str, str]:
-    """Return a call's `input` (arguments) and `output` (result), changed by `view`.
-
-    Args:
-        call: a call of `TranscriptMessage.calls`; it has one of the two, as JSON text.
-        view: returns the value to show instead of an argument's or result's JSON value.
-    """
     found = dict[str, str]()
     for name in ("input", "output"):
         if name in call:
@@ -101,15 +90,10 @@ async def stream_export(
     Nothing is yielded for a session without messages.
 
     Args:
-        format_: `md` for people, `json` for programs.
         prices: the prices of models, for turns whose cost is not stored yet.
-        max_bytes: the most bytes of UTF-8 of all runs; None for no limit. The first run that exceeds it and all later
-            ones are left out, and the end of the text says so.
-        viewer: the person who gets the text. Arguments and results of tool calls that they may not see are replaced by
-            `[hidden]`: see `ExportViewer`. None shows everything, as to operators.
-
-    Raises:
-        StoreError: the database cannot be read.
+        max_bytes: the most bytes of UTF-8 of all runs. The first run that exceeds it and all later ones are left out,
+            and the end of the text says so.
+        viewer: the person who gets the text: see `ExportViewer`. None shows everything, as to operators.
     """
     writer, size, has_begun = _WRITERS[format_](session_id), 0, False
     authors = dict[str, set[str]]()  # by the id of the run, which another run continues after an approval
@@ -133,23 +117,13 @@ async def stream_export(
 
 
 def _add_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
-    """Return a run with the cost of its turn, computed if it is not stored yet.
-
-    A run without a turn, or whose turn has no stored model calls, is returned unchanged.
-    """
     if run.turn is None or "cost" in run.turn or not (calls := parse_stored_calls(run.turn.get("usage"))):
         return run
     return replace(run, turn={**run.turn, "cost": prices.total_cost(calls)[0]})
 
 
 async def _load_header(database: Database, session_id: str) -> dict[str, Any]:
-    """Return `place`, `model`, `generation` and `agents` of a session, by these names.
-
-    Returns:
-        `place`: the id of the channel or person. `model`: the full name of the chosen model, or None. `generation`: the
-        number of the session generation. `agents`: the names of the agents that answered, or of the session's app if
-        none did. The dict is empty if the session does not exist.
-    """
+    """Return `place`, `model`, `generation` and `agents` of a session; empty if it does not exist."""
     async with database.read() as connection:
         row = (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
         answered = sa.select(turns.c.agent).where(turns.c.session == session_id).distinct()
@@ -167,20 +141,13 @@ class _MarkdownWriter:
         self._has_several_agents = False
 
     def format_header(self, about: Mapping[str, Any]) -> str:
-        """Return the title of the export.
-
-        Args:
-            about: the result of `_load_header`.
-        """
         self._has_several_agents = len(about.get("agents", ())) > 1
         return f"# Conversation `{self._session}`\n"
 
     def format_run(self, run: TranscriptRun) -> str:
-        """Return the messages, tool calls, files, decisions, ratings and usage of a run."""
         return "".join(f"\n{paragraph}\n" for paragraph in self._list_paragraphs(run))
 
     def format_end(self, *, is_whole: bool) -> str:
-        """Return a note that the rest is left out; empty if the export is whole."""
         return "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
 
     def _list_paragraphs(self, run: TranscriptRun) -> Iterator[str]:
@@ -212,11 +179,7 @@ class _MarkdownWriter:
             yield f"*{spent}*"
 
     def _format_agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
-        """Return the name of the agent of a run's turn in brackets; empty if not needed.
-
-        It is needed if several agents answered in the session, and the author of the message is neither a user nor that
-        agent.
-        """
+        """Return the agent of a run's turn in brackets, if several agents answered in the session."""
         agent = (run.turn or {}).get("agent")
         is_named = self._has_several_agents and agent and message.role != "user" and agent != message.author
         return f" ({agent})" if is_named else ""
@@ -230,16 +193,10 @@ class _JsonWriter:
         self._comma = ""
 
     def format_header(self, about: Mapping[str, Any]) -> str:
-        """Return the beginning of the JSON object, up to the list of runs.
-
-        Args:
-            about: the result of `_load_header`.
-        """
         head = {"format": "parley-conversation", "version": 1, "session": {"id": self._session, **about}}
         return f'{_to_json_text(head)[:-1]}, "runs": ['
 
     def format_run(self, run: TranscriptRun) -> str:
-        """Return a run or a summary as an item of the list `runs`."""
         comma, self._comma = self._comma, ","
         if run.is_summary:
             (message,) = run.messages
@@ -256,7 +213,6 @@ class _JsonWriter:
         return f"{comma}\n{_to_json_text({name: value for name, value in values.items() if value})}"
 
     def format_end(self, *, is_whole: bool) -> str:
-        """Return the end of the JSON object, with whether the export is whole."""
         return f'\n], "is_whole": {_to_json_text(is_whole)}}}\n'
 
 
@@ -264,12 +220,6 @@ _WRITERS: Mapping[ExportFormat, type[_MarkdownWriter | _JsonWriter]] = {"md": _M
 
 
 def _message_to_json(message: TranscriptMessage) -> dict[str, Any]:
-    """Return the values of a message for the JSON export, without empty ones.
-
-    Returns:
-        `at` (ISO 8601), `role`, `author`, `text`, `parts` (objects with `by`, `name` and `text`), `calls` and `results`
-        (see `_call_to_json`), `files` (see `ExportedFile.to_json`), and `sources` (URLs).
-    """
     parts = [{"by": id_, "name": name, "text": words} for id_, name, words in message.parts]
     values = {
         "at": _format_iso(message.at),
@@ -286,23 +236,11 @@ def _message_to_json(message: TranscriptMessage) -> dict[str, Any]:
 
 
 def _call_to_json(call: Mapping[str, str]) -> dict[str, Any]:
-    """Return a tool call with its arguments, or a tool result, for the JSON export.
-
-    Args:
-        call: an item of `TranscriptMessage.calls`: a result if it has `output`, else a call.
-
-    Returns:
-        `id` of the call, `tool` (the name of the tool), and `result` for a result, `arguments` for a call.
-    """
     name, given = ("result", call["output"]) if "output" in call else ("arguments", call.get("input"))
     return {"id": call.get("id"), "tool": call.get("name"), name: _parse_json_or_text(given)}
 
 
 def _parse_json_or_text(text: str | None) -> Any:
-    """Return the value of a JSON text; the text itself if it is not JSON.
-
-    The value of None and of an empty text is an empty dict.
-    """
     try:
         return json.loads(text or "{}")
     except ValueError:
@@ -310,24 +248,15 @@ def _parse_json_or_text(text: str | None) -> Any:
 
 
 def _format_times(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of values by name, with times as ISO 8601.
-
-    Times are the values in seconds since the epoch whose name ends with `_at`. All other values are unchanged.
-    """
     return {name: _format_iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
 
 
 def _format_cost(turn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a turn's values with the text `dollars` in place of `cost`.
-
-    Without `cost`, the copy has neither.
-    """
     values = {name: value for name, value in turn.items() if name != "cost"}
     return {**values, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else values
 
 
 def _summarize_usage(turn: Mapping[str, Any]) -> str:
-    """Return the tokens and the cost of a turn as text; empty if it has neither."""
     usage = turn.get("usage") or {}
     tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))
     cost = f", {format_dollars(turn['cost'])}" if turn.get("cost") else ""
@@ -335,10 +264,7 @@ def _summarize_usage(turn: Mapping[str, Any]) -> str:
 
 
 def _format_code(text: str) -> str:
-    """Return a text as a Markdown code span on one line.
-
-    The span has more backticks at its ends than the text has in a row.
-    """
+    """Return a text as a Markdown code span on one line, with more backticks than it has in a row."""
     ticks = "`"
     while ticks in text:
         ticks += "`"
@@ -347,7 +273,6 @@ def _format_code(text: str) -> str:
 
 
 def _format_file(file: ExportedFile) -> str:
-    """Return the name, MIME type and size of a file as Markdown."""
     size = f", {format_count(file.size, 'byte')}" if file.size else ""
     return f"{_format_code(file.name)} ({file.kind}{size})"
 
@@ -357,10 +282,8 @@ def _to_json_text(value: Any) -> str:
 
 
 def _format_iso(at: float) -> str:
-    """Return a time in seconds since the epoch as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def _format_time(at: float) -> str:
-    """Return a time in seconds since the epoch as date and time in UTC, to the second."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -50,21 +50,15 @@ class ExportedFile:
     data: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file's values for a JSON export.
-
-        Returns:
-            `name` and `kind` (the MIME type); `title` of a tool's file; `size` in bytes, if known and above 0; `sha256`
-            of a message's file whose bytes are in `blobs`.
-        """
         values = {"name": self.name, "title": self.title, "kind": self.kind, "size": self.size, "sha256": self.digest}
         return {name: value for name, value in values.items() if value}
 
 
 def safe_name(title: str) -> str:
-    """Return the last part of a path-like title, safe as a file name.
+    """Return the last part of a path-like title, safe as a file name; `file` if nothing stays.
 
-    Letters, digits, `_`, `.`, `-` and spaces stay; each run of other characters becomes one `_`. Spaces and dots at the
-    ends are removed, and only the last 80 characters stay. The result is `file` if nothing stays.
+    Letters, digits, `_`, `.`, `-` and spaces stay; each run of other characters becomes one `_`. Only the last 80
+    characters stay.
     """
     last = re.split(r"[/\\]", title)[-1]
     plain = _UNSAFE_CHARACTERS.sub("_", last).strip(" .")
@@ -72,13 +66,7 @@ def safe_name(title: str) -> str:
 
 
 def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
-    """Return the files in the ADK event of a message or a tool result.
-
-    The list is empty if the event has no files, or cannot be parsed.
-
-    Args:
-        row: the row of `messages`.
-    """
+    """Return the files in the ADK event of a `messages` row."""
     event = parse_event(row.event, row.id) if row.event and '"data"' in row.event else None
     if event is None or event.content is None:
         return []
@@ -96,11 +84,7 @@ def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
 
 
 def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
-    """Return the files of `artifacts` rows.
-
-    Args:
-        rows: rows with `id`, `name`, `mime_type`, and the number of bytes as `size`.
-    """
+    """Return the files of `artifacts` rows, which need the number of bytes as `size`."""
     return [
         ExportedFile(
             f"made-{row.id}-{safe_name(row.name)}",
@@ -114,20 +98,13 @@ def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
 
 
 async def write_files(database: Database, session_id: str, files: Sequence[ExportedFile], folder: Path) -> int:
-    """Write the files of a session into a folder, readable by their owner only.
+    """Write the files of a session into an existing folder, readable by their owner only.
 
-    Files whose bytes are no longer stored are left out.
-
-    Args:
-        folder: an existing folder; each file has its `name` there.
-
-    Returns:
-        The number of written files.
+    Files whose bytes are no longer stored are left out, and not counted in the result.
 
     Raises:
         FileExistsError: the folder has a file with the same name.
         OSError: another reason prevents the write. Files that were written before stay, also after other errors.
-        StoreError: the database cannot be read.
     """
     written = 0
     for file in files:
@@ -139,18 +116,13 @@ async def write_files(database: Database, session_id: str, files: Sequence[Expor
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    """Create a file that only its owner can read.
-
-    Raises:
-        FileExistsError: a file or link of that name exists.
-    """
+    """Create a file that only its owner can read; fail if a file or link of that name exists."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as opened:
         opened.write(data)
 
 
 async def _load_data(database: Database, session_id: str, file: ExportedFile) -> bytes | None:
-    """Return the bytes of a file from memory or database; None if not stored any more."""
     if file.data:
         return file.data
     if file.artifact:

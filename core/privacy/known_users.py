@@ -14,23 +14,14 @@ from core.turns.queries import parse_inbox_message
 
 @dataclass(frozen=True, slots=True)
 class KnownUser:
-    """User of whom the database has data.
-
-    Attributes:
-        id: the platform's id of the user.
-        names: the stored display names of the user, sorted.
-    """
+    """User of whom the database has data, with the platform's id and the stored display names."""
 
     id: str
     names: tuple[str, ...]
 
 
 async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[str]:
-    """Return the ids of sessions in which a stored prompt is by a user or quotes them.
-
-    Args:
-        user_id: the platform's id of the user.
-    """
+    """Return the ids of sessions in which a stored prompt is by a user or quotes them."""
     is_candidate = sa.cast(messages.c.attribution, sa.Text).contains(json.dumps(user_id), autoescape=True)
     query = sa.select(messages.c.session, messages.c.attribution).where(is_candidate)
     return {
@@ -41,13 +32,7 @@ async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Return the number of a user's spending rows, ratings, decisions and denials.
-
-    Denials are the rows of `denial_notices`.
-
-    Args:
-        user_id: the platform's id of the user.
-    """
+    """Return the number of a user's spending rows, ratings, decisions and denials."""
     count = 0
     for column in (feedback.c.author, human_requests.c.decided_by):
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
@@ -84,10 +69,8 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
 
 
 def get_author_name(message: InboxMessage) -> str:
-    """Return the display name of a message's author; empty if it is not stored."""
     return str(message.address.get("speaker") or "")
 
 
 def _get_user_id(key: str) -> str:
-    """Return the platform's user id in a key such as `slack:U1`."""
     return key.partition(":")[2]

@@ -58,9 +58,7 @@ class StoredPrompt:
     """Prompt of a model call, as it was sent to the model.
 
     Attributes:
-        called_at: the start of the call, in seconds since the epoch.
         model: the full name of the model.
-        agent: the name of the agent.
         messages: dictionaries with `role` and `parts`. A part has `kind` (`text`, `thought`, `file`, `call` or
             `result`), `text`, and `cut_characters` if it was cut.
         tools: dictionaries with `name`, `description` and `parameters`, the text of a JSON Schema.
@@ -76,11 +74,7 @@ class StoredPrompt:
 
 
 class PromptStore:
-    """Store of the prompts of model calls, in the table `prompts`.
-
-    Args:
-        key: the secret text from which the encryption key is derived, as in `Vault`.
-    """
+    """Store of the prompts of model calls, encrypted with a key that is derived from `key`, as in `Vault`."""
 
     def __init__(self, database: Database, key: str) -> None:
         self._database = database
@@ -92,9 +86,6 @@ class PromptStore:
         """Store the prompt of a model call that begins, in the background.
 
         The secrets of the current run are masked. The first of several failures is logged.
-
-        Args:
-            model: the full name of the model.
         """
         call = {"called_at": time.time(), "model": model, "agent": agent}
         saving = self._save(turn_id, call, request, get_run_secrets() or _NO_SECRETS)
@@ -127,7 +118,6 @@ class PromptStore:
 
         Raises:
             SettingsError: they were encrypted with another key, or for another turn.
-            StoreError: the database cannot be read.
         """
         query = sa.select(prompts.c.ciphertext).where(prompts.c.turn == turn_id)
         async with self._database.read() as connection:
@@ -161,18 +151,13 @@ async def _lock_running_turn(connection: AsyncConnection, turn_id: str) -> bool:
 
 
 class _Budget:
-    """Number of characters that may still be stored of a prompt.
-
-    Attributes:
-        cut: the number of characters that were left out.
-    """
+    """Number of characters that may still be stored of a prompt."""
 
     def __init__(self) -> None:
         self._remaining = MAX_CHARACTERS
         self.cut = 0
 
     def cut_text(self, text: str) -> str:
-        """Return the beginning of a text that fits."""
         shown = text[: self._remaining]
         if self._remaining and shown != text:  # a part of a secret would not be found later
             shown = redact_secrets(text[: self._remaining + MAX_SECRET_CHARACTERS])[: self._remaining]
@@ -205,7 +190,6 @@ def _message_to_json(message: ModelMessage, secrets: RunSecrets, budget: _Budget
 
 
 def _list_parts(message: ModelMessage) -> Iterator[Part]:
-    """Yield the parts of a message, and the files of each result after it."""
     for part in message.parts:
         yield part
         if isinstance(part, ToolResult):

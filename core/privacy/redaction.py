@@ -86,10 +86,7 @@ class Redaction:
         return text.replace(self.user_id, DELETED_NAME)
 
     def _redact_quote(self, lines: Iterable[str]) -> Iterable[str]:
-        """Yield the lines of a prompt, with `[deleted]` for quoted messages of the user.
-
-        Further lines of these messages are left out. All other lines are unchanged.
-        """
+        """Yield the lines of a prompt, with `[deleted]` for quoted messages of the user."""
         is_theirs = False
         for line in lines:
             if line.startswith(CONTINUATION_PREFIX) or line == CONTINUATION_PREFIX.rstrip():  # a continuation line
@@ -100,10 +97,7 @@ class Redaction:
             yield f"{LINE_PREFIX}{DELETED_TEXT}" if is_theirs else line
 
     def redact_json(self, value: Any) -> Any:
-        """Return a copy of a JSON value with `redact_text` applied to all texts and keys.
-
-        Numbers, booleans and None are returned unchanged.
-        """
+        """Return a copy of a JSON value with `redact_text` applied to all texts and keys."""
         match value:
             case str():
                 return self.redact_text(value)
@@ -117,12 +111,7 @@ class Redaction:
 async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[list[str], list[str]]:
     """Return the ids of sessions in which only a user wrote, and of shared sessions.
 
-    Args:
-        user_id: the platform's id of the user.
-
-    Returns:
-        The sessions in which no other person wrote to the bot; and all other sessions that have data of the user. The
-        second list includes sessions that only name the user, or in which they only decided something. Both are sorted.
+    The second list includes sessions that only name the user, or in which they only decided something. Both are sorted.
     """
     inbox_sessions = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
     ids = await list_sessions_with(connection, user_id) | set((await connection.execute(inbox_sessions)).scalars())
@@ -141,9 +130,6 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
     """Return whether no other person than a user wrote to the bot in a session.
 
     A stored message without a known author counts as another person's. The result is True if nobody wrote.
-
-    Args:
-        user_id: the platform's id of the user.
     """
     is_to_bot = is_message(inbox) & inbox.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED)
     inbox_authors = sa.select(inbox.c.author).where(inbox.c.session == session_id, is_to_bot).distinct()
@@ -160,11 +146,7 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
 
 
 async def load_redaction(connection: AsyncConnection, session_id: str, user_id: str) -> Redaction:
-    """Read a user's names, texts and runs in a session.
-
-    Args:
-        user_id: the platform's id of the user.
-    """
+    """Read a user's names, texts and runs in a session."""
     names, texts, runs = set[str](), list[str](), set[str]()
     rows = sa.select(messages.c.invocation_id, messages.c.content, messages.c.attribution).where(
         messages.c.session == session_id, messages.c.attribution.is_not(None)
@@ -203,9 +185,6 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     requests to people are deleted, and tool calls lose their arguments and results. No other message is deleted, so
     that models accept the history. The user's names and id are also replaced in the ADK state and the memories of the
     session's place.
-
-    Args:
-        redaction: the names, texts and runs of the user.
 
     Returns:
         The number of rows of `messages` that were changed.
@@ -276,13 +255,6 @@ _KEY_COLUMNS = {
 async def _redact_rows(
     connection: AsyncConnection, table: sa.Table, condition: sa.ColumnElement[bool], redaction: Redaction
 ) -> None:
-    """Replace a user's texts, names and id in all text and JSON columns of rows.
-
-    Args:
-        table: the table with the rows.
-        condition: the SQL condition on the rows.
-        redaction: the names and texts of the user.
-    """
     texts = [
         column.name for column in table.c if isinstance(column.type, _TEXT_TYPES) if column.name not in _KEY_COLUMNS
     ]
@@ -300,13 +272,8 @@ async def _redact_rows(
 def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) -> dict[str, Any] | None:
     """Return new values for the columns of a message, with the user's data replaced.
 
-    Args:
-        row: the row of `messages`.
-        redaction: the names and texts of the user.
-        is_theirs: whether the message belongs to a run that answered the user: then all its text is replaced.
-
-    Returns:
-        The values by column; None if nothing changes. If the event of the row cannot be parsed, all content is removed.
+    If the message belongs to a run that answered the user (`is_theirs`), all its text is replaced. If its event cannot
+    be parsed, all content is removed.
     """
     event = parse_event(row.event, row.id) if row.event else None
     if event is None:  # unreadable: it may hold anything
@@ -339,11 +306,7 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
 
 
 def _delete_files(event: Event, deleted: Collection[PromptFile], text: str) -> Event:
-    """Return a prompt's event without some of its files; unchanged if there are none.
-
-    Args:
-        text: the text of the prompt without the files.
-    """
+    """Return a prompt's event without some of its files; `text` is the prompt without them."""
     if event.content is None or not deleted:
         return event
     positions = {file.media for file in deleted}
@@ -354,11 +317,6 @@ def _delete_files(event: Event, deleted: Collection[PromptFile], text: str) -> E
 
 
 def _to_changed_row(row: sa.Row[Any], event: Event, prompt: AttributedPrompt | None) -> dict[str, Any]:
-    """Return new values for the columns of a message whose event has changed.
-
-    Args:
-        prompt: the prompt of the event, if it is one.
-    """
     words, tokens = measure_event(event)
     return {
         **to_row(event, tokens=tokens + estimate_tokens(words)),
@@ -373,10 +331,7 @@ async def delete_message_files(connection: AsyncConnection, event_key: str) -> N
     """Delete the stored copies of a message's files, in the caller's transaction.
 
     The texts of the files become `[deleted]` in the user messages that have them, and their media are removed. The
-    prompts of the model calls of these sessions are deleted.
-
-    Args:
-        event_key: the event key of the message, which may be in no inbox.
+    prompts of the model calls of these sessions are deleted. The event key may be in no inbox.
     """
     may_have_file = sa.cast(messages.c.files, sa.Text).contains(json.dumps(event_key), autoescape=True)
     query = sa.select(messages).where(messages.c.files.is_not(None), may_have_file)
@@ -399,13 +354,8 @@ async def delete_message_files(connection: AsyncConnection, event_key: str) -> N
 def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: str | None) -> Event:
     """Return an ADK event with the user's texts, names and id replaced.
 
-    In runs that answered the user, all text is replaced, files are removed, and calls, results and changes of the
-    session state are emptied.
-
-    Args:
-        redaction: the names and texts of the user.
-        is_theirs: whether the event belongs to a run that answered the user.
-        text: the redacted prompt, if the event is the prompt of such a run; else None.
+    In runs that answered the user (`is_theirs`), all text is replaced, by `text` if that is not None. Files are
+    removed, and calls, results and changes of the session state are emptied.
     """
     content = event.content
     if content is not None and text is not None:
@@ -423,14 +373,6 @@ def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: 
 
 
 def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> types.Part | None:
-    """Return a part of an ADK event with the user's data replaced; None to remove it.
-
-    Thoughts and files of runs that answered the user are removed.
-
-    Args:
-        redaction: the names and texts of the user.
-        is_theirs: whether the part belongs to a run that answered the user.
-    """
     if is_theirs and (part.thought or part.inline_data or part.file_data):
         return None
     if part.text:
@@ -449,10 +391,6 @@ def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> 
 
 
 def _empty_arguments(args: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a tool call's arguments with only `originalFunctionCall`, if it has one.
-
-    The result is `{"originalFunctionCall": {..., "args": {}}}`, else an empty dict. ADK continues a confirmed call by
-    the name and the id in `originalFunctionCall`.
-    """
+    """Return arguments with only `originalFunctionCall`, by which ADK continues a confirmed call."""
     original = (args or {}).get("originalFunctionCall")
     return {"originalFunctionCall": {**original, "args": {}}} if isinstance(original, dict) else {}

@@ -37,7 +37,6 @@ class RetentionService:
     Every worker runs this service. Messages of a running turn stay.
 
     Args:
-        prices: the prices of models, for turns whose cost is not stored yet.
         days: the days after which messages are deleted; 0 for never. Messages expire at midnight (UTC), so that the
             summary of a session is deleted at most once a day.
     """
@@ -48,10 +47,9 @@ class RetentionService:
         self._days = days
 
     async def run(self) -> None:
-        """Delete expired messages now and every hour, until cancelled.
+        """Delete expired messages now and every hour, until cancelled; return at once if they never expire.
 
-        Errors are logged, and the next attempt follows after `RETRY_SECONDS`. If messages never expire, this returns at
-        once.
+        Errors are logged, and the next attempt follows after `RETRY_SECONDS`.
         """
         if self._days:
             failure = "messages older than RETENTION_DAYS cannot be deleted"
@@ -62,9 +60,6 @@ class RetentionService:
 
         Everything before midnight (UTC) `days` days ago has expired. Only `run` takes 0 days as "never": this method
         then deletes everything from before today.
-
-        Raises:
-            StoreError: some of the data could not be deleted.
         """
         async with self._database.read() as connection:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
@@ -94,11 +89,7 @@ class CleanupService:
         self._prompt_days = prompt_days
 
     async def run(self) -> None:
-        """Delete all rows that are not needed now and every hour, until cancelled.
-
-        There is a pause of `PAUSE_SECONDS` between two transactions. Errors are logged, and the next attempt follows
-        after `RETRY_SECONDS`.
-        """
+        """Delete all rows that are not needed now and every hour, until cancelled; log errors."""
 
         async def clean_up() -> None:
             while await self.delete_batch():  # noqa: ASYNC110 - a pause between transactions
@@ -107,15 +98,7 @@ class CleanupService:
         await run_every(INTERVAL_SECONDS, clean_up, failure="old turns cannot be deleted", retry_seconds=RETRY_SECONDS)
 
     async def delete_batch(self) -> int:
-        """Delete at most `BATCH_SIZE` unneeded rows per table; return their total number.
-
-        The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`, in one transaction. Of old rows
-        in `messages`, the secrets are deleted, and of those in `prompts`, the prompts. The number is 0 if no unneeded
-        row is left.
-
-        Raises:
-            StoreError: the database cannot be used; nothing is deleted.
-        """
+        """Delete at most `BATCH_SIZE` unneeded rows per table, in one transaction; return their number."""
         async with self._database.write() as connection:
             now = self._database.now
             before, an_hour_ago = now - self._days * DAY_SECONDS, now - HOUR_SECONDS
@@ -135,8 +118,8 @@ class CleanupService:
 def _is_expired_turn(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a turn ended before a time and is not needed.
 
-    `before` is in seconds since the epoch. All other turns for the same messages must have ended before that time too.
-    The cost of the turn must be stored in the spending ledger, and no request for a rerun of the turn may wait.
+    All other turns for the same messages must have ended before that time too. The cost of the turn must be stored in
+    the spending ledger, and no request for a rerun of the turn may wait.
     """
     other = turns.alias("other")
     is_young = other.c.finished_at.is_(None) | (other.c.finished_at >= before)
@@ -151,9 +134,6 @@ def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[boo
 
     No turn may need the message: it has an outcome, or its turn is deleted. Of each author's messages at a place, the
     newest one stays, and so does the newest one to the bot.
-
-    Args:
-        before: the time before which a message is old, in seconds since the epoch.
     """
     newer = inbox.alias("newer")
     same_kind = newer.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED) | (

@@ -33,14 +33,12 @@ class TranscriptMessage:
     """Message of a run: text, tool calls or tool results.
 
     Attributes:
-        at: the time of the message, in seconds since the epoch.
         role: `user`, `assistant`, `tool`, `event`, or `summary`.
         author: `user`, or the name of an agent.
         text: the text of a user, an agent or a summary; else empty.
         parts: author id, display name and text of each part of a prompt; the id is empty for quotes of other messages.
             No parts if the authors are unknown.
         calls: tool calls with `input`, and results with `output`, as in `messages.tool_calls`.
-        files: the files of the message or tool result.
         sources: the URLs of the web pages that an answer is based on.
     """
 
@@ -55,10 +53,7 @@ class TranscriptMessage:
 
     @property
     def heading(self) -> str:
-        """The names of a prompt's authors, with commas; for another message, `author`.
-
-        For a prompt without known names, this is `Question`.
-        """
+        """The names of a prompt's authors; `Question` without known names; else `author`."""
         if self.role != "user":
             return self.author
         return ", ".join(dict.fromkeys(name for id_, name, _ in self.parts if id_ and name)) or "Question"
@@ -70,7 +65,6 @@ class TranscriptRun:
 
     Attributes:
         id: the id of the run, an ADK invocation; a summary has an id of its own.
-        messages: the messages of the run, oldest first.
         turn: columns of the newest turn of the run, by name; None if the turn is deleted, or there was none.
         feedback: the ratings of that turn's answer: columns of `feedback` by name.
         decisions: the approvals and questions of the run's turns: columns of `human_requests` by name.
@@ -93,21 +87,15 @@ _RunRows = tuple[str, list[sa.Row[Any]]]
 
 @dataclass
 class _RunGrouper:
-    """Groups rows of `messages`, added oldest first, by their run.
-
-    Attributes:
-        rows: the rows of the current run so far.
-        run: the id of the current run.
-    """
+    """Groups rows of `messages`, added oldest first, by their run."""
 
     rows: list[sa.Row[Any]] = field(default_factory=list)
     run: str = ""
 
     def add(self, row: sa.Row[Any]) -> _RunRows | None:
-        """Add the next row; return the former run if the row begins a new one, else None.
+        """Add the next row, and return the former run if the row begins a new one.
 
-        The former run is a tuple of its id and its rows. None is returned for the very first row too. Rows with the run
-        id `correction_run_id(run)` belong to `run`.
+        Rows with the run id `correction_run_id(run)` belong to `run`.
         """
         of_run = self.run if row.invocation_id == f"{self.run}{_CORRECTION}" else row.invocation_id
         if self.rows and of_run == self.run:
@@ -118,7 +106,6 @@ class _RunGrouper:
         return ended
 
     def finish(self) -> _RunRows | None:
-        """Return the id of the current run and its rows; None if no row was added."""
         return (self.run, self.rows) if self.rows else None
 
 
@@ -127,9 +114,6 @@ async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[Tra
 
     A run that continued after decisions of people is yielded in several parts with the same `id`, one for each turn;
     the first part has the files. Nothing is yielded for an unknown session.
-
-    Raises:
-        StoreError: the database cannot be read.
     """
     groups, seen = _RunGrouper(), set[str]()
     async for page in _read_pages(database, session_id):
@@ -141,10 +125,6 @@ async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[Tra
 
 
 async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Sequence[sa.Row[Any]], None]:
-    """Yield the `messages` rows of a session since its last reset, in pages.
-
-    The oldest row comes first. A page is a list of at most `PAGE_SIZE` rows; the last page may be empty.
-    """
     in_generation = (sessions.c.id == messages.c.session) & (sessions.c.generation == messages.c.generation)
     query = sa.select(messages).join(sessions, in_generation).where(messages.c.session == session_id)
     last = 0
@@ -164,10 +144,7 @@ async def _load_runs(
 ) -> list[TranscriptRun]:
     """Return runs of a session with their turns, ratings, requests and files.
 
-    Args:
-        groups: the id and the `messages` rows of each run.
-        seen: the ids of the runs whose files were returned before: their files are left out. The ids of these runs are
-            added.
+    The files of the runs in `seen` were returned before, and are left out; the ids of these runs are added to it.
     """
     ids = {run for run, _ in groups if run}
     is_of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
@@ -207,17 +184,9 @@ class _RelatedRows:
     def build_runs(self, run: str, rows: Sequence[sa.Row[Any]], seen: set[str]) -> list[TranscriptRun]:
         """Return the rows of a run as one or more parts, or a summary as one.
 
-        A run has one part, and one more for each turn that continued it after decisions of people.
-
-        Args:
-            run: the id of the run; without an id (empty), there is one part, without turn and files.
-            rows: the `messages` rows of the run, oldest first; or the row of a summary.
-            seen: the ids of the runs whose files were returned before; the id of this run is added, unless the row is a
-                summary.
-
-        Returns:
-            The parts, oldest first, each with the messages, ratings and requests to people of its turn. The first part
-            has the files of the run, unless `seen` has the id of the run: then no part has files.
+        A run has one part, and one more for each turn that continued it after decisions of people. The first part has
+        the files of the run, unless `seen` has the run's id. Without an id (empty), there is one part, without turn and
+        files.
         """
         if rows[0].summarized_id is not None:
             text = TranscriptMessage(rows[0].created_at, "summary", rows[0].author, rows[0].content)
@@ -240,15 +209,6 @@ class _RelatedRows:
     def _build_run(
         self, run: str, rows: Sequence[sa.Row[Any]], own: Sequence[sa.Row[Any]], *, is_first: bool
     ) -> TranscriptRun:
-        """Return one part of a run with its turn, ratings, requests and files.
-
-        Args:
-            run: the id of the run.
-            rows: the `messages` rows of the part. Those without text, calls and files are left out, and so are the
-                user messages of corrections (see `correction_run_id`).
-            own: the `turns` rows of the part, oldest first.
-            is_first: whether this is the first part of the run, which has the files.
-        """
         entries = [_to_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # no corrections
         entries = [entry for entry in entries if entry.text or entry.calls or entry.files]
         ids = {row.id for row in own}
@@ -275,11 +235,6 @@ def _to_message(row: sa.Row[Any]) -> TranscriptMessage:
 
 
 def _list_sources(row: sa.Row[Any]) -> list[str]:
-    """Return the URLs of the web pages that an agent's message is based on.
-
-    Args:
-        row: the row of `messages`.
-    """
     if row.role != "assistant" or not any(key in (row.event or "") for key in SOURCE_KEYS):
         return []
     event = parse_event(row.event, row.id)
@@ -287,18 +242,6 @@ def _list_sources(row: sa.Row[Any]) -> list[str]:
 
 
 def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
-    """Return the columns of a turn for an export, by name, without NULL.
-
-    The `usage` of a running turn is computed from the stored answers of its models.
-
-    Args:
-        row: the row of `turns`.
-        message_rows: the `messages` rows of the turn's run.
-
-    Returns:
-        `id`, `kind`, `state`, `agent`, `model`, `attempt`, `usage`, `cost` (trillionths of a dollar), `created_at` and
-        `finished_at`.
-    """
     names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
     values = {name: value for name, value in row._mapping.items() if name in names and value is not None}
     if row.finished_at is None:  # its usage is stored at its end, the answers of its models already
@@ -309,17 +252,7 @@ def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[
 
 
 def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
-    """Return the columns of an approval or question for an export, without NULL.
-
-    Secret arguments and answers are masked.
-
-    Args:
-        row: the row of `human_requests`.
-
-    Returns:
-        `kind`, `tool`, `arguments`, `hint`, `requested_at`, `decision`, `decided_by`, `decided_by_name`, `decided_at`
-        and `answer`.
-    """
+    """Return the columns of an approval or question for an export; secrets are masked."""
     names = (
         "kind",
         "tool",
@@ -341,5 +274,4 @@ def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
 
 
 def _omit(row: sa.Row[Any], *names: str) -> dict[str, Any]:
-    """Return the values of a database row by column, without the columns `names`."""
     return {name: value for name, value in row._mapping.items() if name not in names}

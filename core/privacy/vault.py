@@ -19,10 +19,7 @@ MIN_KEY_LENGTH, MIN_DISTINCT_CHARACTERS = 32, 8
 
 
 def is_weak(key: str) -> bool:
-    """Return whether a key has too few characters, or too few different ones.
-
-    The minimums are `MIN_KEY_LENGTH` (32) and `MIN_DISTINCT_CHARACTERS` (8).
-    """
+    """Return whether a key has too few characters, or too few different ones."""
     return len(key) < MIN_KEY_LENGTH or len(set(key)) < MIN_DISTINCT_CHARACTERS
 
 
@@ -37,16 +34,12 @@ class Cipher:
         self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
 
     def encrypt(self, text: str) -> str:
-        """Return a text as a Fernet token."""
         return self._fernet.encrypt(text.encode()).decode()
 
     def decrypt(self, ciphertext: str, *, max_age: int | None = None) -> str:
-        """Return the text of a result of `encrypt`.
+        """Return the text of a result of `encrypt` that is at most `max_age` seconds old.
 
         The text is empty if `ciphertext` is forged, encrypted with another key, too old, or of an empty text.
-
-        Args:
-            max_age: the most seconds since the encryption; None for any age.
         """
         try:
             return self._fernet.decrypt(ciphertext.encode(), ttl=max_age).decode()
@@ -57,7 +50,8 @@ class Cipher:
 class Vault:
     """Store of encrypted JSON objects by name, in the table `vault`.
 
-    The name is encrypted together with the value: a value that was copied to another name in the database is refused.
+    The name is encrypted together with the value: a value that was copied to another name in the database is refused
+    with a `SettingsError`, like one that was encrypted with another key.
 
     Args:
         key: the secret text from which the encryption key is derived.
@@ -72,23 +66,14 @@ class Vault:
 
         A new value never expires. A name that `reserve` has stored keeps its expiry, even one that has passed: then
         `get` returns None.
-
-        Raises:
-            StoreError: the database cannot be used.
         """
         async with self._database.write() as connection:
             await insert_or_update(connection, vault, {"name": name, "ciphertext": self._encrypt(name, value)})
 
     async def reserve(self, name: str, *, seconds: float) -> bool:
-        """Store a name with an empty value for some seconds, unless it is stored.
+        """Store a name with an empty value for some seconds; return whether the name is new.
 
-        Expired rows are deleted first.
-
-        Returns:
-            Whether the name is new. Of concurrent callers with the same name, only one gets True.
-
-        Raises:
-            StoreError: the database cannot be used.
+        Of concurrent callers with the same name, only one gets True. Expired rows are deleted first.
         """
         async with self._database.write() as connection:
             now = await connection.scalar(sa.select(self._database.now))
@@ -99,36 +84,17 @@ class Vault:
             return (await connection.execute(insert, row)).first() is not None
 
     async def get(self, name: str) -> Mapping[str, Any] | None:
-        """Return the decrypted value of a name; None if it is not stored, or has expired.
-
-        The value is the JSON object of `put`; it is empty after `reserve`.
-
-        Raises:
-            SettingsError: the value was encrypted with another key, or under another name.
-            StoreError: the database cannot be used.
-        """
+        """Return the decrypted value of a name; it is empty after `reserve`."""
         async with self._database.read() as connection:
             sealed = await connection.scalar(sa.select(vault.c.ciphertext).where(self._is_named(name)))
         return None if sealed is None else self._decrypt(name, sealed)
 
     async def remove(self, name: str) -> None:
-        """Delete a value, if it exists.
-
-        Raises:
-            StoreError: the database cannot be used.
-        """
         async with self._database.write() as connection:
             await connection.execute(sa.delete(vault).where(vault.c.name == name))
 
     async def count_decryptable(self) -> int:
-        """Decrypt all values that have not expired, and return their number.
-
-        This checks the key.
-
-        Raises:
-            SettingsError: a value was encrypted with another key, or under another name.
-            StoreError: the database cannot be used.
-        """
+        """Decrypt all values that have not expired, and return their number; this checks the key."""
         async with self._database.read() as connection:
             rows = (
                 await connection.execute(sa.select(vault.c.name, vault.c.ciphertext).where(self._is_unexpired))
@@ -139,7 +105,6 @@ class Vault:
 
     @property
     def _is_unexpired(self) -> sa.ColumnElement[bool]:
-        """SQL condition that a row of `vault` has not expired."""
         return vault.c.expires_at.is_(None) | (vault.c.expires_at >= self._database.now)
 
     def _is_named(self, name: str) -> sa.ColumnElement[bool]:
@@ -150,30 +115,13 @@ class Vault:
         return self._cipher.encrypt(text)
 
     def read_token(self, token: str, *, max_age: int) -> str | None:
-        """Return the text of a token; None if the token is not valid.
-
-        A token is not valid if it is forged, made with another key, too old, or of an empty text.
-
-        Args:
-            token: a result of `create_token`.
-            max_age: the most seconds since the call of `create_token`.
-        """
+        """Return the text of a token; None if it is forged, older than `max_age` seconds, of another key, or empty."""
         return self._cipher.decrypt(token, max_age=max_age) or None
 
     def _encrypt(self, name: str, value: Mapping[str, Any]) -> str:
-        """Return the ciphertext of a JSON list of the name and the value."""
         return self._cipher.encrypt(json.dumps([name, value]))
 
     def _decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:
-        """Return the decrypted value of a row: the JSON object of `put`.
-
-        Args:
-            name: the name of the row.
-            sealed: the ciphertext of the row.
-
-        Raises:
-            SettingsError: the value was encrypted with another key, or under another name.
-        """
         if not (text := self._cipher.decrypt(sealed)):
             raise SettingsError(
                 "SECRET_KEY: the tokens in the database were encrypted with another key; set that key again"

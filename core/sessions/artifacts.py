@@ -34,9 +34,8 @@ class GeneratedFile:
     """File that a run has saved as an artifact, with the name that the reply shows.
 
     Attributes:
-        name: the name without folders and without ADK's prefix `user:`.
-        data: the bytes of the file.
-        alt: the alternative text of a picture; empty without one.
+        name: without folders and without ADK's prefix `user:`.
+        alt: the alternative text of a picture.
     """
 
     name: str
@@ -51,10 +50,8 @@ class ArtifactService(BaseArtifactService):
 
     Attributes:
         run_id: the id of the run that saves artifacts; None outside of a run.
-        generation: the session generation in which the run began; None for any. After a reset of the session, saves and
-            deletions raise an error.
-        fence: the fencing token of the run's turn; None without a turn. Once another worker has claimed the turn, saves
-            and deletions raise an error; without a `generation`, this is not checked.
+        generation: the session generation in which the run began; None for any, and not to check the fence.
+        fence: the fencing token of the run's turn.
     """
 
     database: Database
@@ -65,26 +62,16 @@ class ArtifactService(BaseArtifactService):
     def bind_run(self, run_id: str, generation: int | None, fence: FencingToken | None = None) -> "ArtifactService":
         """Return a copy of the service that stores artifacts with the id of a run.
 
-        The copy's saves and deletions for a session raise `SessionResetError` if the session has another generation,
-        and `TurnLostError` if another worker has claimed the turn.
-
-        Args:
-            generation: the expected session generation; None to check neither the generation nor the fence.
-            fence: the fencing token of the run's turn; None without a turn.
+        Saves and deletions of the copy raise `SessionResetError` after a reset of the session, and `TurnLostError` once
+        another worker has claimed the turn. Without a `generation`, neither is checked.
         """
         return replace(self, run_id=run_id, generation=generation, fence=fence)
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
-        """Return the newest version of each file that a turn and its reruns saved.
+        """Return the newest version of each file that a turn (`Turn.origin`) and its reruns saved.
 
         The files are in the order in which they were saved; of files with the same bytes, the first is returned. A turn
         that continues the run of another turn has its own files only.
-
-        Args:
-            origin: the id of the first of these turns: `Turn.origin`.
-
-        Raises:
-            StoreError: the database cannot be read, even after retries.
         """
         origin_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
         is_generated = (artifacts.c.session == session_id) & artifacts.c.turn.in_(origin_turns)
@@ -108,13 +95,11 @@ class ArtifactService(BaseArtifactService):
     ) -> int:
         """Save the next version of a file, and return the version's number, from 0.
 
-        Args:
-            custom_metadata: JSON values; the value of `alt` is the alternative text of a picture.
+        The value of `alt` in `custom_metadata` is the alternative text of a picture.
 
         Raises:
             SessionResetError: the session was reset.
             TurnLostError: another worker owns the turn.
-            StoreError: the database cannot be written, even after retries.
         """
         scope = _get_scope(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
@@ -146,15 +131,7 @@ class ArtifactService(BaseArtifactService):
         return await self.database.write_with_retries(save, operation=f"artifact of session {session_id}")
 
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
-        """Lock the rows of the session and of the run's turn until the transaction ends.
-
-        The lock prevents two transactions from saving the same version number. Without a `generation`, only the
-        session's row is locked, and no error is raised; without a session, nothing is locked.
-
-        Raises:
-            SessionResetError: the session was reset.
-            TurnLostError: another worker owns the turn.
-        """
+        """Lock session and turn: no two transactions may save the same version number."""
         if session_id is not None and self.generation is not None:
             await lock_session_and_turn(connection, session_id, self.generation, self.fence)
         else:
@@ -228,11 +205,6 @@ class ArtifactService(BaseArtifactService):
     async def _find_row(
         self, app_name: str, user_id: str, filename: str, session_id: str | None, version: int | None
     ) -> sa.Row[Any] | None:
-        """Return the `artifacts` row of a version of a file; None if it is not stored.
-
-        Args:
-            version: the number of the version; None for the newest.
-        """
         query = sa.select(artifacts).where(_matches(_get_scope(app_name, user_id, filename, session_id), filename))
         if version is not None:
             query = query.where(artifacts.c.version == version)
@@ -243,23 +215,14 @@ class ArtifactService(BaseArtifactService):
 def _get_scope(app: str, user_id: str, name: str, session_id: str | None) -> dict[str, str]:
     """Return the columns `scope` and `owner` of an artifact, by column name.
 
-    By ADK's rule, an artifact without a session or with the prefix `user:` belongs to the user, any other one to the
-    session. `scope` is `user` or `session`. `owner` is app and user as a JSON list, or the session's id.
-
-    Args:
-        name: the file name of the artifact.
+    ADK's rule: an artifact without a session or with the prefix `user:` belongs to the user, any other one to the
+    session.
     """
     scope = "user" if session_id is None or name.startswith(_USER_PREFIX) else "session"
     return {"scope": scope, "owner": scopes.get_scope_owners(app, user_id, session_id or "")[scope]}
 
 
 def _matches(scope: Mapping[str, str], name: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row is a version of an artifact.
-
-    Args:
-        scope: the columns of the artifact, from `_get_scope`.
-        name: the file name of the artifact.
-    """
     return sa.and_(*(artifacts.c[key] == value for key, value in scope.items()), artifacts.c.name == name)
 
 
@@ -274,7 +237,6 @@ def _to_version(row: sa.Row[Any]) -> ArtifactVersion:
 
 
 def _to_generated_file(row: sa.Row[Any]) -> GeneratedFile:
-    """Return a stored file with the type of its bytes, and a name on one line with the suffix of this type."""
     alt = row.custom_metadata.get("alt") if isinstance(row.custom_metadata, dict) else None
     kind = identify_file(row.data, row.mime_type or UNKNOWN_TYPE)
     name = to_one_line(row.name.removeprefix(_USER_PREFIX).rpartition("/")[2] or row.name) or "file"

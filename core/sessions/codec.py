@@ -54,9 +54,9 @@ class EncodedEvent(NamedTuple):
     """An ADK event that can be stored, with its database columns and large files.
 
     Attributes:
-        event: the event; without characters that UTF-8 cannot encode.
-        row: the values of its columns of `messages`, by name, with the SHA-256 of each file in `blobs`, not its bytes.
-        blobs: the bytes of its files of more than `MAX_INLINE_BYTES`, by their SHA-256; to be stored with the row.
+        event: without characters that UTF-8 cannot encode.
+        row: the columns of `messages` by name, with the SHA-256 of each file in `blobs`, not its bytes.
+        blobs: the files of more than `MAX_INLINE_BYTES`, by their SHA-256; to be stored with the row.
     """
 
     event: Event
@@ -65,10 +65,7 @@ class EncodedEvent(NamedTuple):
 
 
 def is_state_only(event: Event) -> bool:
-    """Return whether an ADK event has nothing but a state change, or nothing at all.
-
-    Ids, author, time and branch do not count.
-    """
+    """Return whether an event has nothing but a state change, or nothing; ids, author, time and branch do not count."""
     if event.content is not None:
         return False
     rest = event.model_dump(
@@ -80,11 +77,7 @@ def is_state_only(event: Event) -> bool:
 
 
 def get_role(event: Event) -> str:
-    """Return the role of an ADK event, as in the column `messages.role`.
-
-    It is `user` for a person's message, `tool` for tool responses, `assistant` for an agent's text and calls, and
-    `event` for an event without content.
-    """
+    """Return the role of an ADK event for `messages.role`: `user`, `assistant`, `tool`, or `event` without content."""
     if event.content is None or not event.content.parts:
         return "event"
     if event.get_function_responses():
@@ -93,12 +86,10 @@ def get_role(event: Event) -> str:
 
 
 def encode_event(event: Event) -> EncodedEvent:
-    """Return an ADK event with its columns of `messages` and its large files.
+    """Return an ADK event with its columns of `messages` and its large files; store nothing.
 
-    Nothing is stored. The columns lack files of more than `MAX_INLINE_BYTES`, which the caller stores from
-    `EncodedEvent.blobs`; they have only the SHA-256 of each. The caller also sets the column `tokens`, which is 0.
-
-    The returned event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
+    The event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode. The caller stores
+    the `blobs`, and sets the column `tokens`, which is 0.
 
     Raises:
         PydanticSerializationError: a call or response has a value that JSON cannot hold, such as bytes that are not
@@ -115,8 +106,8 @@ def encode_event(event: Event) -> EncodedEvent:
 def to_json_value(value: Any) -> Any:
     """Return a Python value converted to JSON values.
 
-    The result has only dicts, lists, texts, numbers, booleans and None. NaN and infinity become None, a lone surrogate
-    becomes U+FFFD, bytes become their text, and an object of an unknown type becomes its `repr`.
+    NaN and infinity become None, a lone surrogate becomes U+FFFD, bytes become their text, and an object of an unknown
+    type becomes its `repr`.
 
     Raises:
         ValueError: `value` has bytes that are not UTF-8, an integer of over 4,300 digits, or more than 200 levels of
@@ -131,17 +122,16 @@ def to_json_value(value: Any) -> Any:
 def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int = 0) -> dict[str, Any]:
     """Return the values of the columns of `messages` for an ADK event, by column name.
 
-    ADK's `error_message`, the text of a model provider's error, is left out. The columns `id`, `session`, `generation`,
-    `attribution` and `summarized_id` are not in the result.
+    ADK's `error_message`, the text of a model provider's error, is left out. The result lacks the columns `id`,
+    `session`, `generation`, `attribution` and `summarized_id`.
 
     Args:
-        blobs: the event's files of more than `MAX_INLINE_BYTES` are added to this dict, by their SHA-256; the columns
-            have only the hash. None for an event that was read from a row, and has only hashes.
-        tokens: the tokens of the event in a model call.
+        blobs: gets the event's files of more than `MAX_INLINE_BYTES` by SHA-256; the columns have only the hash. None
+            for an event that was read from a row, and has only hashes.
 
     Raises:
-        PydanticSerializationError: the event has a lone surrogate, which `encode_event` replaces. Also for a call or
-            response with a value that JSON cannot hold.
+        PydanticSerializationError: the event has a lone surrogate, or a value that JSON cannot hold: see
+            `encode_event`.
     """
 
     def to_reference(data: bytes) -> bytes:
@@ -170,14 +160,10 @@ def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int =
 
 
 def mask_row(row: Mapping[str, Any], secrets: RunSecrets) -> dict[str, Any]:
-    """Return the columns of `messages` for an event of a run, with its secrets masked.
+    """Return the columns from `to_row`, with the secrets of the run masked.
 
-    Args:
-        row: the columns from `to_row`, and perhaps `attribution`. They have no other summary or answered calls.
-
-    Returns:
-        The columns to store. `unmasked` has the columns as the run itself reads them (`event`, `content` and
-        `attribution`) and the `secrets` so far. Without secrets in the event, `row` is returned unchanged.
+    If a secret was masked, `unmasked` has the columns as the run itself reads them (`event`, `content` and
+    `attribution`) and the `secrets` so far.
     """
     event = None if secrets.is_empty else parse_event(row["event"], 0)
     masked = None if event is None else mask_event(event, secrets)
@@ -242,54 +228,28 @@ def _mask_part(part: types.Part, secrets: RunSecrets) -> types.Part:
 
 
 def fold_text(text: str) -> str:
-    """Return a text for comparison that ignores case and Unicode's compatible forms.
-
-    The text is converted by NFKC, `str.casefold`, and NFKC again. The databases cannot do this: SQLite's `lower()`
-    changes only ASCII letters.
-    """
+    """Return a text for comparison without case and compatible forms; SQLite's `lower()` changes ASCII only."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def to_folded_column(content: str) -> str | None:
-    """Return `fold_text` of a content, for the column `search_text`; None for ASCII.
-
-    The search uses the database's `lower()` of the content where the column is null.
-    """
+    """Return `fold_text` for the column `search_text`; None for ASCII, where the database's `lower()` will do."""
     return None if content.isascii() else fold_text(content)
 
 
 def has_word(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row's content contains a word, ignoring case.
-
-    Args:
-        table: `messages` or `memories`: a table with the columns `content` and `search_text`.
-        word: the text to find, without wildcards; it may also be part of a longer word.
-    """
+    """Return the SQL condition that a row of `messages` or `memories` contains a word, also within a longer word."""
     text = sa.func.coalesce(table.c.search_text, sa.func.lower(table.c.content))
     return text.contains(fold_text(word), autoescape=True)
 
 
 def list_blob_digests(event: Event) -> set[str]:
-    """Return the SHA-256 digests of the event's files that are stored in `blobs`.
-
-    Args:
-        event: an event that was read from a row.
-    """
+    """Return the SHA-256 digests of the files of a stored event that are in `blobs`."""
     return {data.removeprefix(BLOB_PREFIX).decode() for data in _iterate_bytes(event) if data.startswith(BLOB_PREFIX)}
 
 
 def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
-    """Return a copy of a stored event with the bytes of its files from `blobs`.
-
-    An event without files is returned itself.
-
-    Args:
-        event: an event that was read from a row, with hashes in place of its large files.
-        blobs: the bytes of the files by their SHA-256.
-
-    Raises:
-        KeyError: the bytes of a file are missing.
-    """
+    """Return a copy of a stored event with its files; raise `KeyError` if the bytes of one are missing."""
 
     def get_blob(data: bytes) -> bytes:
         if not data.startswith(BLOB_PREFIX):
@@ -300,16 +260,9 @@ def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
 
 
 def parse_event(event: str | None, id_: int) -> Event | None:
-    """Return the ADK event in the JSON of a row of `messages`.
+    """Return the ADK event in the column `event`, without its files from `blobs`.
 
-    Files that are stored in `blobs` are not restored: see `restore_blobs`.
-
-    Args:
-        event: the value of the column `event`.
-        id_: the id of the row, for the log.
-
-    Returns:
-        The event. None if the column is NULL; also None, with a warning in the log, if the JSON is no event.
+    None for NULL; also, with a warning in the log, if the JSON is no event.
     """
     if event is None:
         return None
@@ -321,11 +274,7 @@ def parse_event(event: str | None, id_: int) -> Event | None:
 
 
 def measure_event(event: Event) -> tuple[str, int]:
-    """Return the text of an event for a token counter, and the tokens of all else.
-
-    Returns:
-        The text, calls, responses and summary as one text; and the estimated number of tokens of files, plus 4 for the
-            message as such.
+    """Return an event's text for a token counter, and the estimated tokens of its files and frame.
 
     Raises:
         ValueError: a call or response has bytes that are not UTF-8.
@@ -347,15 +296,11 @@ def measure_event(event: Event) -> tuple[str, int]:
 
 
 def count_media_bytes(event: Event) -> int:
-    """Return the number of bytes of all inline files in an event, also in responses.
-
-    For a file in `blobs` that is not restored, the bytes of its reference count.
-    """
+    """Return the bytes of all files in an event; of a file in `blobs` that is not restored, those of its reference."""
     return sum(map(len, _iterate_bytes(event)))
 
 
 def _estimate_media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
-    """Return the estimated tokens of a file in a model call; 0 if it is empty."""
     if media is None or not media.data:
         return 0
     if (media.mime_type or "").startswith("text/"):
@@ -370,20 +315,12 @@ def _get_parts(event: Event) -> Sequence[types.Part]:
 
 
 def _get_text(event: Event) -> str:
-    """Return the column `content` of an event: its text and its tool results.
-
-    Thoughts are left out.
-    """
     pieces = [text for part in _get_parts(event) if not part.thought and (text := part_text(part))]
     pieces += [_to_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 
 
 def _list_tool_calls(event: Event) -> list[dict[str, str]]:
-    """Return the column `tool_calls` of an event.
-
-    Calls have `id`, `name` and `input`; tool results have `id`, `name` and `output`. Input and output are JSON texts.
-    """
     calls, answers = event.get_function_calls(), event.get_function_responses()
     ids, answer_ids = set[str](), set[str]()
     return [
@@ -403,18 +340,13 @@ def _list_tool_calls(event: Event) -> list[dict[str, str]]:
 
 
 def _get_long_running_calls(event: Event) -> dict[str, bool] | None:
-    """Return the column `long_running_calls` of a new event.
-
-    It has the ids of the event's long-running calls, each with False for "not answered". It is empty for a compaction,
-    and None for any other event without such calls.
-    """
+    """Return the ids of unanswered calls, each with False; empty for a compaction."""
     if event.actions.compaction is not None:
         return {}
     return dict.fromkeys(sorted(event.long_running_tool_ids or ()), False) or None
 
 
 def _iterate_bytes(event: Event) -> Iterator[bytes]:
-    """Yield the bytes of each file in an event's parts and tool responses."""
     for part in _get_parts(event):
         media: list[types.Blob | types.FunctionResponseBlob | None] = [part.inline_data]
         if part.function_response:
@@ -423,10 +355,6 @@ def _iterate_bytes(event: Event) -> Iterator[bytes]:
 
 
 def _replace_bytes(event: Event, replace: Callable[[bytes], bytes]) -> Event:
-    """Return a copy of an event with `replace` applied to the bytes of each file.
-
-    The copy shares all other objects with the event. An event without files is returned itself.
-    """
     if event.content is None or next(_iterate_bytes(event), None) is None:
         return event
     parts = [_replace_part_bytes(part, replace) for part in _get_parts(event)]
@@ -454,10 +382,6 @@ def _to_json(value: Any) -> str:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Return a value with U+FFFD for each lone surrogate in its texts and keys.
-
-    Dicts, lists and tuples are copied, tuples as lists. All other values are returned unchanged.
-    """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):

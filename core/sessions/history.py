@@ -32,12 +32,7 @@ HistoryLimit = Literal["", "tokens", "turns"]
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """Stored ADK event of a history, with its number of tokens.
-
-    Attributes:
-        tokens: the estimated tokens of the event in a model call.
-        id: the id of its row in `messages`.
-    """
+    """Stored ADK event of a history, with its estimated tokens and its row in `messages`."""
 
     event: Event
     tokens: int
@@ -54,12 +49,8 @@ def count_sent_turns(count: int, limit: int = DEFAULT_MAX_TURNS) -> int:
 
     Up to `limit` turns, this is all of them. With one turn more, only the newest half of `limit` is sent. After that,
     the oldest sent turn stays the same until more than `limit` turns would be sent: a provider's prompt cache needs
-    prompts with the same beginning. The number depends only on `count` and `limit`, so that all workers send the same
-    turns.
-
-    Args:
-        count: the number of user messages in the session after its summary.
-        limit: the most turns.
+    prompts with the same beginning. The number depends only on `limit` and `count`, the user messages after the
+    summary, so that all workers send the same turns.
     """
     if count <= limit:
         return count
@@ -75,15 +66,14 @@ def token_budget_truncate(
     summarized_id: int = -1,
     label: str = "a session",
 ) -> list[HistoryEntry]:
-    """Return the newest events that fit into a token budget and a number of turns.
+    """Return the newest events that fit into a token budget and a number of turns, oldest first.
 
-    The events are oldest first. A cut is logged, and the rest begins with a user message if it has one, never with a
-    tool response. Some events are returned regardless of the limits: the newest user message, ADK's compaction events,
-    and calls that may still get a response. The same applies to long-running calls of returned responses. The user
-    message before such a call is returned too.
+    A cut is logged, and the rest begins with a user message if it has one, never with a tool response. Some events are
+    returned regardless of the limits: the newest user message, ADK's compaction events, and calls that may still get a
+    response. The same applies to long-running calls of returned responses. The user message before such a call is
+    returned too.
 
     Args:
-        entries: the events of the history, oldest first.
         budget: the most tokens; None or 0 for 32,000.
         turns: the most turns to return; None for `count_sent_turns` of the turns in `entries`.
         summarized_id: the id of the last message that a summary covers; -1 without a summary. Of the covered events,
@@ -107,16 +97,7 @@ def token_budget_truncate(
 
 
 def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: int, free: set[int]) -> int:
-    """Return the index of the oldest entry that fits in the tokens and turns.
-
-    This is the number of entries if none fits.
-
-    Args:
-        entries: the events of the history, oldest first.
-        remaining: the most tokens of the entries from that index on.
-        turns: the most user messages from that index on.
-        free: the indexes of entries that are kept anyway, and whose tokens do not count.
-    """
+    """Return the index of the oldest entry that fits; the tokens of entries in `free` do not count."""
     turn_count, oldest = 0, len(entries)
     for i in range(len(entries) - 1, -1, -1):
         remaining -= 0 if i in free else entries[i].tokens
@@ -132,8 +113,7 @@ def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: i
 def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
     """Return the first index from `start` on at which a history may begin.
 
-    This is the index of a user message. Without one, it is an event that is not a tool response and whose calls all
-    have a later response. If there is none, the number of entries is returned.
+    This is a user message. Without one, it is no tool response, and all its calls have a later response.
     """
     for i in range(start, len(entries)):
         if is_user_message(entries[i].event):
@@ -150,8 +130,7 @@ def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
     """Return the indexes of the entries that are sent regardless of the limits.
 
     These are ADK's compaction events, and calls that may still get a response: long-running calls, and calls that no
-    message follows. Of each call, the user message before the call and the responses to other calls of the same event
-    are included.
+    message follows. Of each call, `_find_call_group` is included.
     """
     kept: set[int] = set()
     answered: set[str] = set()
@@ -173,15 +152,7 @@ def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
 
 
 def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> set[int]:
-    """Return the indexes of long-running calls that are cut off from their responses.
-
-    The limits leave out these calls, but not their responses, such as decided approvals and late results. The user
-    message before each call is included.
-
-    Args:
-        entries: the events of the history, oldest first.
-        kept: the indexes of the entries that are kept.
-    """
+    """Return the long-running calls that the limits cut off from their responses, such as decided approvals."""
     events_with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
     call_ids = {id_ for event in events_with_calls for id_ in _call_ids(event)}
     missing = {id_ for event in events_with_calls for id_ in _response_ids(event)} - call_ids
@@ -196,14 +167,7 @@ def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> s
 
 
 def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
-    """Return the indexes of a call, its responses, and the user message before.
-
-    If the call requests the approval of another call, that call and its responses are included.
-
-    Args:
-        entries: the events of the history, oldest first.
-        index: the index of the entry with the call.
-    """
+    """Return the indexes of a call, a call that it asks to approve, their responses, and the user message before."""
     calls = [index]
     for call in entries[index].event.get_function_calls():
         original = ((call.args or {}).get("originalFunctionCall") or {}).get("id")
@@ -218,11 +182,8 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
     """Return a history that every model accepts: with a response for each call.
 
     Responses without a call are removed, and repeated call ids are renamed. A call without a response gets the error
-    `INTERRUPTED_ERROR` if other messages follow: see `answer_interrupted_calls`. Calls that may still be answered have
-    none: long-running calls, and the calls of the last message of each ADK branch.
-
-    Args:
-        events: the ADK events of the history, oldest first.
+    `INTERRUPTED_ERROR` if other messages follow. Calls that may still be answered have none: long-running calls, and
+    the calls of the last message of each ADK branch.
     """
     if not any(map(_has_calls, events)):
         return list(events)
@@ -246,9 +207,8 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
 def split_responses(event: Event) -> list[Event]:
     """Split a person's event with both confirmations and other tool responses in two.
 
-    The second event has the confirmations: the responses to requests for a confirmation. ADK 2.13 does not send an
-    event with a confirmation to the model, and so would hide the other responses. It executes the confirmed calls of
-    the newest event only. An event without both kinds is returned alone.
+    The second event has the confirmations. ADK 2.13 does not send an event with a confirmation to the model, and so
+    would hide the other responses. It executes the confirmed calls of the newest event only.
     """
     responses = event.get_function_responses() if event.author == "user" else []
     if len({response.name == CONFIRMATION_CALL_NAME for response in responses}) < 2:
@@ -264,24 +224,12 @@ def _is_confirmation(part: types.Part) -> bool:
 
 
 def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
-    """Return a new event with the error `INTERRUPTED_ERROR` as the response to some calls.
-
-    The response is `{"error": "interrupted, may have taken effect"}`.
-
-    Args:
-        event: the event that makes the calls.
-        ids: the ids of the calls.
-    """
+    """Return a new event with `INTERRUPTED_ERROR` as the response to some calls."""
     return answer_calls(event, {id_: {"error": INTERRUPTED_ERROR} for id_ in ids})
 
 
 def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
-    """Return a new event with tool responses to some calls of an event.
-
-    Args:
-        event: the event that makes the calls.
-        answers: the responses by call id; a call without one gets no response.
-    """
+    """Return a new event with tool responses, by call id, to some calls of an event."""
     parts = [
         types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=answers[call.id]))
         for call in event.get_function_calls()
@@ -298,10 +246,7 @@ def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
 
 
 def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield events with unique call ids, and without responses to unknown calls.
-
-    A repeated or missing call id is replaced in the call and in its response. Events that are empty then are left out.
-    """
+    """Yield events with unique call ids, and without responses to unknown calls."""
     ids = set[str]()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
     latest: dict[str, str] = {}
@@ -331,14 +276,6 @@ def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
 
 
 def _replace_call(part: types.Part, call: types.FunctionCall, id_: str, latest: dict[str, str]) -> types.Part:
-    """Return a part whose call, and its `originalFunctionCall`, have new ids.
-
-    Args:
-        part: the part with the call.
-        call: the function call of the part.
-        id_: the new id of the call.
-        latest: the newest id by the original id, from which the id in `originalFunctionCall` is taken.
-    """
     update: dict[str, object] = {} if id_ == call.id else {"id": id_}
     original = (call.args or {}).get("originalFunctionCall")
     if isinstance(original, dict) and latest.get(original.get("id", "")) not in (None, original.get("id")):
@@ -348,13 +285,6 @@ def _replace_call(part: types.Part, call: types.FunctionCall, id_: str, latest: 
 
 
 def _replace_parts(event: Event, parts: list[types.Part], renamed: dict[str, str]) -> Event:
-    """Return a copy of an event with other parts, or the event if they are the same.
-
-    Args:
-        event: an event with content.
-        parts: the new parts.
-        renamed: the new call ids by the original ids, to update `long_running_tool_ids`.
-    """
     content = event.content
     assert content is not None
     if list(map(id, parts)) == list(map(id, content.parts or ())):
@@ -366,7 +296,6 @@ def _replace_parts(event: Event, parts: list[types.Part], renamed: dict[str, str
 
 
 def _has_calls(event: Event) -> bool:
-    """Return whether an event has a tool call or a tool response."""
     for part in (event.content and event.content.parts) or ():  # noqa: SIM110 - `any` takes three times as long
         if part.function_call or part.function_response:
             return True
@@ -374,12 +303,10 @@ def _has_calls(event: Event) -> bool:
 
 
 def _call_ids(event: Event) -> list[str]:
-    """Return the ids of an event's calls, or `name:NAME` for a call without an id."""
     return [call.id or f"name:{call.name}" for call in event.get_function_calls()]
 
 
 def _response_ids(event: Event) -> list[str]:
-    """Return the ids of an event's responses, or `name:NAME` for one without an id."""
     return [answer.id or f"name:{answer.name}" for answer in event.get_function_responses()]
 
 
@@ -391,7 +318,7 @@ class HistoryWindow:
         messages: the number of sent messages with text of users and agents.
         tokens: the tokens of all sent events, the summary included.
         budget: the most tokens that may be sent.
-        limit: the limit by which older messages are not sent: `tokens` or `turns`; empty if all are sent.
+        limit: the limit by which older messages are not sent; empty if all are sent.
         newest_id: the id of the newest stored message; 0 without any.
         summarized_id: the id of the newest message that the summary covers; 0 without a summary.
         turns: the number of user messages that are sent.
@@ -409,17 +336,7 @@ class HistoryWindow:
 def describe_window(
     entries: Sequence[HistoryEntry], kept: Sequence[HistoryEntry], *, budget: int | None, turns: int, newest_id: int
 ) -> HistoryWindow:
-    """Return the size and the limits of the sent part of a history.
-
-    A summary is not counted: `summarized_id` is 0, and `tokens` are those of `kept`.
-
-    Args:
-        entries: all events of the history that no summary covers.
-        kept: the events of `entries` that are sent to the model.
-        budget: the most tokens; None or 0 for 32,000.
-        turns: the most turns.
-        newest_id: the id of the newest stored message.
-    """
+    """Return the size and the limits of `kept`, the sent part of a history without its summary."""
     sent_turns = sum(is_user_message(entry.event) for entry in kept)
     bound: HistoryLimit = "" if len(kept) == len(entries) else "turns" if sent_turns >= turns else "tokens"
     messages, tokens = sum(map(_has_text, kept)), sum(entry.tokens for entry in kept)
@@ -427,7 +344,6 @@ def describe_window(
 
 
 def _has_text(entry: HistoryEntry) -> bool:
-    """Return whether an event is a message of a user or an agent with text."""
     content = entry.event.content
     parts = (content and content.parts) or ()
     return get_role(entry.event) in ("user", "assistant") and any(part.text and not part.thought for part in parts)

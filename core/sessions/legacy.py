@@ -29,11 +29,7 @@ class EventRebuilder:
         self._unanswered: list[dict[str, str]] = []
 
     def track_calls(self, row: sa.Row[Any]) -> None:
-        """Update the list of calls without a response by the calls and responses of a row.
-
-        A row of an agent replaces the list by its calls. A row of tool responses removes as many of the oldest calls,
-        at least one. A row of a user empties the list.
-        """
+        """Update the list of calls without a response by the calls and responses of a row."""
         if row.role in ("assistant", "model"):
             self._unanswered = list(row.tool_calls)
         elif row.role in ("tool", "function"):
@@ -42,10 +38,7 @@ class EventRebuilder:
             self._unanswered = []
 
     def rebuild_event(self, row: sa.Row[Any]) -> Event:
-        """Return an ADK event with the text, calls or responses of a row of `messages`.
-
-        The list of calls without a response is updated as by `track_calls`.
-        """
+        """Return an ADK event from a row's columns; also does what `track_calls` does."""
         event = Event(
             id=f"message-{row.id}",
             timestamp=row.created_at,
@@ -57,11 +50,6 @@ class EventRebuilder:
         return event
 
     def _get_author(self, row: sa.Row[Any]) -> str:
-        """Return the author of a row, for an ADK event.
-
-        This is the column `author`. If that is empty or the name of a role, it is `user` for a user's row, else the
-        agent's name.
-        """
         if row.author not in _ROLES:
             return str(row.author)
         return "user" if "user" in (row.author, row.role) else self._agent
@@ -84,11 +72,7 @@ class EventRebuilder:
         return types.Content(role="user" if row.role == "user" else "model", parts=text + calls)
 
     def _build_responses(self, row: sa.Row[Any]) -> types.Content | None:
-        """Return the tool responses of a row as ADK content.
-
-        Without stored responses, the row's content is the response to the oldest call without one. If there is no such
-        call, the content is a text; None for a row without content.
-        """
+        """Return a row's tool responses; without stored ones, its content answers the oldest open call."""
         answers = [call for call in row.tool_calls if "output" in call]
         if not answers and self._unanswered:
             answers = [{**self._unanswered[0], "output": row.content}]
@@ -106,10 +90,6 @@ class EventRebuilder:
 
 
 def _parse_object(text: str | None, key: str) -> dict[str, Any]:
-    """Return the JSON object in a text; an empty dict for None or an empty text.
-
-    For a text that is not JSON, or another JSON value, the result is `{key: value}`.
-    """
     if not text:
         return {}
     try:

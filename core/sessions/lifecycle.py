@@ -29,25 +29,18 @@ log = logging.getLogger(__name__)
 
 
 async def lock_session_row(connection: AsyncConnection, session_id: str | None) -> int | None:
-    """Lock a session's row until the transaction ends, if it exists.
+    """Lock a session's row until the transaction ends, and return the session's generation.
 
     SQLite has no row locks: there, a transaction of `Database.write` excludes all other writes.
-
-    Returns:
-        The generation of the session; None if the session does not exist, or `session_id` is None.
     """
     row = await find_session_row(connection, session_id, for_update=True)
     return None if row is None else int(row.generation)
 
 
 async def begin_generation(connection: AsyncConnection, session_id: str) -> int | None:
-    """Reset a session: delete its data, and count up its generation.
+    """Reset a session: delete its data, and return the number of the new generation.
 
-    `delete_session_data` deletes the history, files and state of the session; ADK's state of the app and of the user
-    stays. Writes of runs that began in the former generation fail from now on.
-
-    Returns:
-        The number of the new generation; None if there is no such session.
+    ADK's state of the app and of the user stays. Writes of runs that began in the former generation fail from now on.
     """
     await connection.execute(
         sa.update(sessions)
@@ -60,15 +53,7 @@ async def begin_generation(connection: AsyncConnection, session_id: str) -> int 
 
 
 def new_session_row(session_id: str, app: str, user_id: str) -> dict[str, Any]:
-    """Return the values of the columns of a new `sessions` row, created now.
-
-    Args:
-        app: the name of the default agent.
-        user_id: the place of the session, as `InboxMessage.place`.
-
-    Returns:
-        `id`, `app`, `user_id`, `created_at` and `updated_at`; the other columns have defaults.
-    """
+    """Return the columns without defaults of a new `sessions` row; `user_id` is its place."""
     now = time.time()
     return {"id": session_id, "app": app, "user_id": user_id, "created_at": now, "updated_at": now}
 
@@ -80,21 +65,13 @@ _LOCK_SESSION = _FIND_SESSION.with_for_update()
 async def find_session_row(
     connection: AsyncConnection, session_id: str | None, *, for_update: bool = False
 ) -> sa.Row[Any] | None:
-    """Return the `sessions` row of a session; None if the session does not exist.
-
-    Args:
-        for_update: lock the row until the transaction ends, as `lock_session_row` does.
-    """
+    """Return the `sessions` row of a session; `for_update` locks it, as `lock_session_row` does."""
     query = _LOCK_SESSION if for_update else _FIND_SESSION
     return (await connection.execute(query, {"session_id": session_id})).one_or_none()
 
 
 async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
-    """Delete a session's rows in all tables except `sessions`, `inbox` and `turns`.
-
-    These are messages, files in `blobs`, artifacts, tool calls, requests to people, ratings, memories, prompts and the
-    session's state. ADK's artifacts with the prefix `user:`, which belong to the place, stay.
-    """
+    """Delete a session's rows in all tables but `sessions`, `inbox` and `turns`; artifacts of its place stay."""
     session_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(session_turns)))
     await delete_prompts(connection, turns.c.session == session_id)
@@ -109,11 +86,7 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
 
 
 async def delete_prompts(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Delete the stored prompts of turns; their rows stay, and tell that there were prompts.
-
-    Args:
-        condition: the SQL condition on the rows of `turns`.
-    """
+    """Delete the stored prompts of matching `turns`; their rows stay, and tell that there were prompts."""
     its_prompts = prompts.c.turn.in_(sa.select(turns.c.id).where(condition)) & prompts.c.ciphertext.is_not(None)
     await connection.execute(sa.update(prompts).where(its_prompts).values(ciphertext=None))
 
@@ -141,13 +114,7 @@ async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
 
     The messages stay, and ADK shows them to the model as another agent's. ADK's `user:` and `app:` state still belongs
     to the former app. A session keeps its chosen agent: while that agent is not configured, the agent of the place
-    answers. A warning names each former app and each chosen agent that is not in `agents`.
-
-    Args:
-        agents: the configured agents, with the default one.
-
-    Raises:
-        StoreError: the database cannot be used.
+    answers.
     """
     c, home = sessions.c, agents.default
     async with database.write() as connection:

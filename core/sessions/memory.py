@@ -42,10 +42,9 @@ class MemoryService(BaseMemoryService):
 
     Attributes:
         session: the id of the session whose run saves memories; None outside of a run.
-        generation: the session generation in which the run began; None for any. After a reset of the session, saving
-            raises an error.
-        fence: the fencing token of the run's turn; None without a turn. Once another worker has claimed the turn,
-            saving raises an error; without a `generation`, this is not checked.
+        generation: the session generation in which the run began; None for any, and not to check the fence. After a
+            reset of the session, saving raises an error.
+        fence: the fencing token of the run's turn. Once another worker has claimed the turn, saving raises an error.
         secrets: the secrets of the run, which are masked in its memories.
     """
 
@@ -62,14 +61,7 @@ class MemoryService(BaseMemoryService):
         fence: FencingToken | None,
         secrets: RunSecrets | None = None,
     ) -> "MemoryService":
-        """Return a copy of the service that saves memories for a run of a session.
-
-        Args:
-            session: the id of the session.
-            generation: the expected session generation; None to check neither the generation nor the fence.
-            fence: the fencing token of the run's turn; None without a turn.
-            secrets: the secrets of the run, which are masked in its memories; None for no secrets.
-        """
+        """Return a copy of the service that saves memories for a run of a session."""
         secrets = RunSecrets() if secrets is None else secrets
         return replace(self, session=session, generation=generation, fence=fence, secrets=secrets)
 
@@ -81,7 +73,6 @@ class MemoryService(BaseMemoryService):
         Raises:
             SessionResetError: the session was reset.
             TurnLostError: another worker owns the turn.
-            StoreError: the database cannot be written, even after retries.
         """
         run = self
         if isinstance(session, StoredSession):
@@ -116,19 +107,12 @@ class MemoryService(BaseMemoryService):
         await self._save_entries(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Return the memories of a place that match a query, the best match first.
+        """Return the memories of a place (`user_id`) that match a query, the best match first.
 
         A memory matches by at least one word, even within a longer word. More words are a better match, and equal
         matches are newest first. Only the 16 longest words of the query count, and only the newest 200 matches are
         compared. Case is ignored. At most 10 memories are returned, with 12,000 characters in all; none for a query
         without a word of three letters or more (two outside of ASCII).
-
-        Args:
-            app_name: the agent whose memories are searched.
-            user_id: the place, as `InboxMessage.place`.
-
-        Raises:
-            StoreError: the database cannot be read, even after retries.
         """
         words = _get_search_words(query)
         if not words:
@@ -156,10 +140,6 @@ class MemoryService(BaseMemoryService):
             await connection.execute(sa.delete(memories).where(is_memory))
 
     def _to_entries(self, events: Iterable[Event]) -> Iterator[tuple[str | None, str, str, float]]:
-        """Yield the event id, author, text and time of each event, for `_save_entries`.
-
-        Times are in seconds since the epoch. The text is empty for an event without text. No event id is None.
-        """
         for event in events:
             masked = mask_event(event, self.secrets)
             yield event.id, event.author, _get_text(masked.content), event.timestamp
@@ -167,21 +147,7 @@ class MemoryService(BaseMemoryService):
     async def _save_entries(
         self, app: str, user_id: str, session: str | None, entries: Iterable[tuple[str | None, str, str, float]]
     ) -> None:
-        """Store texts as memories in one transaction; skip memories with a stored key.
-
-        Empty texts are skipped, and long ones are cut after `_MAX_MEMORY_CHARACTERS`.
-
-        Args:
-            app: the agent of the memories.
-            user_id: the place of the memories, as `InboxMessage.place`.
-            session: the id of the session that the memories come from; None for no session.
-            entries: key, author, text and time (seconds since the epoch) of each memory. Without a key, one is
-                generated.
-
-        Raises:
-            SessionResetError: the session of the run was reset.
-            TurnLostError: another worker owns the turn.
-        """
+        """Store texts (key, author, text, time) in one transaction; skip empty texts and stored keys."""
         rows = [
             {
                 "app": app,
@@ -204,42 +170,23 @@ class MemoryService(BaseMemoryService):
         await self.database.write_with_retries(write, operation=f"the memories of session {session}")
 
     async def _lock_session(self, connection: AsyncConnection) -> None:
-        """Lock the rows of the run's session and turn; do nothing outside of a run.
-
-        Nothing is locked either if `generation` is None.
-
-        Raises:
-            SessionResetError: the session was reset.
-            TurnLostError: another worker owns the turn.
-        """
         if self.session is not None and self.generation is not None:
             await lock_session_and_turn(connection, self.session, self.generation, self.fence)
 
 
 def _get_text(content: types.Content | None) -> str:
-    """Return the text parts of an ADK content as one text, without thoughts and NUL.
-
-    The parts are joined by line breaks. The text is empty for None.
-    """
     parts = (content and content.parts) or ()
     return "\n".join(part.text for part in parts if part.text and not part.thought).replace("\0", "")
 
 
 def _get_search_words(query: str) -> list[str]:
-    """Return the words to search for, longest first, at most `_MAX_SEARCH_WORDS`.
-
-    Words are converted by `fold_text`. ASCII words of one or two characters, and other words of one, are left out.
-    """
     words = {fold_text(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_MAX_MEMORY_CHARACTERS].split()}
     long_words = (word for word in words if len(word) > (2 if word.isascii() else 1))
     return sorted(long_words, key=lambda word: (-len(word), word))[:_MAX_SEARCH_WORDS]
 
 
 def _to_memory_entry(row: sa.Row[Any], max_characters: int) -> MemoryEntry:
-    """Return a stored memory for ADK, with at most `max_characters` of its text.
-
-    The tag of ADK's memory prompt is replaced in the text, so that the text cannot end the prompt's section.
-    """
+    """Return a stored memory for ADK, without ADK's tag, which would end the section of the prompt."""
     text = row.content if len(row.content) <= max_characters else f"{row.content[:max_characters]}…"
     return MemoryEntry(
         id=row.key,

@@ -77,24 +77,17 @@ class AttributedPrompt:
 
     @property
     def text(self) -> str:
-        """The parts, joined by blank lines: the prompt as it is stored and sent."""
         return PART_SEPARATOR.join(words for _, words in self.parts)
 
     @property
     def unattributed_text(self) -> str:
-        """The texts of the authors, without the names before them and without quotes.
-
-        They are joined by blank lines.
-        """
+        """The texts of the authors, without the names before them and without quotes."""
         return PART_SEPARATOR.join(
             strip_author(words, self.names.get(author, author)) for author, words in self.parts if author
         )
 
     def mask(self, secrets: RunSecrets) -> "AttributedPrompt":
-        """Return the prompt with `[redacted]` for each text of an author, after their name.
-
-        In quotes of other messages only the secrets are masked.
-        """
+        """Return the prompt with `[redacted]` for all texts of authors; in quotes only secrets are masked."""
         parts = list[tuple[str, str]]()
         for author, words in self.parts:
             name = f"{self.names.get(author, author)}: "
@@ -103,14 +96,7 @@ class AttributedPrompt:
         return AttributedPrompt(tuple(parts), self.names, self.files)
 
     def delete_files(self, deleted: Collection[PromptFile], replacement: str) -> "AttributedPrompt":
-        """Return the prompt without some of its files.
-
-        The caller deletes their media.
-
-        Args:
-            deleted: the files to delete.
-            replacement: the text in place of a file's text.
-        """
+        """Return the prompt with `replacement` for the texts of files; the caller deletes their media."""
         parts = list(self.parts)
         for file in deleted:
             if file.part is not None:
@@ -124,30 +110,15 @@ class AttributedPrompt:
         return AttributedPrompt(tuple(parts), self.names, kept)
 
     def files_to_json(self) -> list[dict[str, Any]] | None:
-        """Return the fields of each file, for the column `files`; None without files."""
         return [asdict(file) for file in self.files] or None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the authors of the prompt as JSON, without the text and the files.
-
-        Returns:
-            `people`: the display names by author id. `parts`: the author's id and the length in characters of each
-            part.
-        """
+        """Return the display names by author id as `people`, and author id and length of each part as `parts`."""
         return {"people": dict(self.names), "parts": [[author, len(words)] for author, words in self.parts]}
 
     @classmethod
     def from_json(cls, text: str, data: Any, files: Any = None) -> "AttributedPrompt | None":
-        """Return the prompt with a text and the authors from `to_json`.
-
-        Args:
-            text: the whole prompt.
-            data: the result of `to_json`.
-            files: the result of `files_to_json`.
-
-        Returns:
-            The prompt; None if `data` is no dict, or if its lengths do not fit the text.
-        """
+        """Return the prompt with a text and the authors from `to_json`; None if they do not fit."""
         if not isinstance(data, dict):
             return None
         parts, at = list[tuple[str, str]](), 0
@@ -161,21 +132,15 @@ class AttributedPrompt:
 def attribute_text(name: str, text: str) -> str:
     """Return a message as `NAME: first line`, with its further lines indented.
 
-    The indentation, two spaces (`INDENT`), prevents a message from imitating the name of another author.
-
-    Args:
-        name: the author's name, in one line and without a colon, since users choose it.
-        text: the message; it may be empty.
+    The indentation (`INDENT`) prevents a message from imitating the name of another author. Users choose their names:
+    the name must be in one line and without a colon.
     """
     first, *others = text.splitlines() or [""]
     return "\n".join([f"{name}: {first}", *(f"{INDENT}{line}".rstrip() for line in others)])
 
 
 def strip_author(text: str, name: str) -> str:
-    """Return the message in a text of `attribute_text`: without name and indentation.
-
-    A text that does not begin with `NAME: ` is returned unchanged.
-    """
+    """Return the message in a text of `attribute_text`; a text of another author is returned unchanged."""
     first, *others = text.split("\n")
     if not first.startswith(f"{name}: "):
         return text
@@ -190,11 +155,8 @@ def escape_brackets(text: str) -> str:
 def quote_message(name: str, text: str) -> str:
     """Return a message as `> NAME: first line`, for the lines of `build_quote`.
 
-    Further lines begin with `>` and five spaces (`CONTINUATION_PREFIX`).
-
-    Args:
-        name: the author's name in one line; the brackets of quotes must be escaped in it, too.
-        text: the message, not empty; the brackets of quotes must be escaped.
+    Further lines begin with `CONTINUATION_PREFIX`. In name and text, the brackets of quotes must be escaped; the name
+    has one line, and the text is not empty.
     """
     first, *others = text.splitlines()
     return "\n".join([f"{LINE_PREFIX}{name}: {first}", *(f"{CONTINUATION_PREFIX}{line}".rstrip() for line in others)])
@@ -211,15 +173,7 @@ def build_quote(title: str, lines: Iterable[str]) -> str:
 
 
 def describe_local_time(zone_name: str, at: float) -> str:
-    """Return the line with the local time at which a message was sent, to insert before the message.
-
-    Args:
-        zone_name: the IANA name of the author's time zone.
-        at: the time of the message, in seconds since the epoch.
-
-    Returns:
-        The line; empty for an unknown zone, and for UTC, which is assumed without a line.
-    """
+    """Return the line with a message's local time; empty for an unknown zone, and for UTC, which is assumed."""
     zone = find_time_zone(zone_name)
     if zone is None or zone_name in _UTC_NAMES:
         return ""

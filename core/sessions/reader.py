@@ -44,13 +44,10 @@ class StoredMessage(NamedTuple):
     """Row of `messages` with the columns that are needed to load a history.
 
     Attributes:
-        id: the id of the row.
-        event: the ADK event as JSON; None for rows without one.
+        event: the ADK event as JSON.
         tokens: the estimated tokens of the message in a model call.
         has_long_running_calls: whether the message has long-running calls, so that it is sent regardless of the limits.
-        created_at: seconds since the epoch.
         summarized_id: of a summary, the id of the last message that the summary covers; else 0.
-        run: the id of the run.
         unmasked: the JSON of the column `unmasked`; None for a message without secrets.
     """
 
@@ -70,8 +67,7 @@ class SessionSnapshot:
     """Session, its ADK state and its newest messages, as read at one moment.
 
     Attributes:
-        generation: the number of the session generation.
-        updated_at: the time of the newest message or change of the session, in seconds since the epoch.
+        updated_at: the time of the newest message or change of the session.
         state: the values of ADK's state by key, with ADK's prefixes `app:` and `user:`.
         newest: the newest messages, at most `BATCH_ROWS`, by row id.
         required: the newest summaries, ADK's compactions and messages with long-running calls, at most
@@ -86,8 +82,6 @@ class SessionSnapshot:
 
 
 class _RowKind(IntEnum):
-    """Kind of a row of the query that reads a session, its state and its messages."""
-
     SESSION = 0
     STATE = 1
     NEWEST = 2
@@ -104,11 +98,7 @@ async def read_snapshot(
         user_id: the place of the session, as `InboxMessage.place`.
         home_app: the app under which the session is stored; None for `app`.
 
-    Returns:
-        The snapshot; None if there is no session with this id, user and app.
-
     Raises:
-        StoreError: the database cannot be read.
         ValueError: a stored text is not UTF-8, or a value of the state is not JSON.
     """
     session_columns: tuple[int, float] | None = None
@@ -140,15 +130,9 @@ async def read_snapshot(
 def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     """Return the query of a session, its state and its messages, as one UNION.
 
-    Args:
-        dialect: `sqlite` or `postgresql`.
-
-    Returns:
-        The query, with the bind parameters `session`, `app_owner`, `user_owner` and `session_owner`. Each row has its
-        `_RowKind` and nine columns. `SESSION`: generation, app, user id, 0, NULL, time of the change, 0, NULL, NULL.
-        `STATE`: 0, scope, key, 0, JSON value, 0, 0, NULL, NULL. `NEWEST` (the newest `BATCH_ROWS` messages) and
-        `REQUIRED` (messages with long-running calls, at most `MAX_REQUIRED_ROWS`): id, role, event, tokens,
-        long-running calls, time, `summarized_id` or 0, run, `unmasked`.
+    Each row has its `_RowKind` and nine columns. `SESSION`: generation, app, user id, 0, NULL, time of the change, 0,
+    NULL, NULL. `STATE`: 0, scope, key, 0, JSON value, 0, 0, NULL, NULL. `NEWEST` and `REQUIRED`: id, role, event,
+    tokens, long-running calls, time, `summarized_id` or 0, run, `unmasked`.
     """
     session = sa.bindparam("session", type_=sa.Text)
     zero: sa.ColumnElement[int] = sa.literal_column("0")
@@ -225,7 +209,6 @@ class HistoryLoader:
     """Loader of the part of a session's history that is sent to the model.
 
     Attributes:
-        session: the id of the session.
         snapshot: the session with its newest messages, from `read_snapshot`.
         budget: the most tokens; None or 0 for 32,000.
         turns: the most turns to load. If the history has more, the newest ones are loaded, between half of `turns` and
@@ -249,11 +232,7 @@ class HistoryLoader:
 
         The events are the newest summary, as a user message, if there is one, and the messages after it. These are the
         messages within the limits, and older ones with calls that may still be answered. Only such calls lack a
-        response. The `HistoryWindow` has the number of the messages, the tokens of all events, and the limit by which
-        older messages are left out.
-
-        Raises:
-            StoreError: the database cannot be read.
+        response.
         """
         summary, summarized_id, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:
@@ -277,23 +256,11 @@ class HistoryLoader:
 
     @property
     def _summary(self) -> StoredMessage | None:
-        """The newest summary of the session; None without one."""
         newest = max((id_ for id_, row in self.snapshot.required.items() if row.summarized_id), default=None)
         return None if newest is None else self.snapshot.required[newest]
 
     async def _add_required_rows(self, newest: Mapping[int, StoredMessage]) -> dict[int, StoredMessage]:
-        """Return rows of the history, with older messages that are sent in any case.
-
-        For each message with long-running calls, the messages from the user message before it on are added, as
-        `_read_turn` returns them. ADK's compactions are added too. If `newest` has no user message, the last one before
-        it is added.
-
-        Args:
-            newest: the newest messages, by row id.
-
-        Returns:
-            `newest` and the added messages, by row id. The dict is empty if `newest` is.
-        """
+        """Return rows of the history, with older messages that are sent in any case."""
         rows = dict(newest)
         if not rows:
             return rows
@@ -309,15 +276,7 @@ class HistoryLoader:
         return rows
 
     async def _read_newest(self, summarized_id: int) -> tuple[dict[int, StoredMessage], bool]:
-        """Return the newest messages after the summary, and whether these are all.
-
-        Args:
-            summarized_id: the id of the last message that the summary covers; 0 without a summary.
-
-        Returns:
-            The messages by row id, and True if older messages after the summary do not exist. With False, the oldest
-            of the messages exceeds the limit of tokens or turns.
-        """
+        """Return the newest messages after the summary up to the first over a limit, and whether these are all."""
         rows: dict[int, StoredMessage] = {}
         batch: Mapping[int, StoredMessage] = self.snapshot.newest
         tokens = turns = 0
@@ -338,13 +297,7 @@ class HistoryLoader:
         return rows, True
 
     async def _count_turns(self, summarized_id: int) -> int:
-        """Return the number of the session's user messages after its summary.
-
-        The database counts them by the index `ix_messages_turns` alone.
-
-        Args:
-            summarized_id: the id of the last message that the summary covers; 0 without a summary.
-        """
+        """Count the user messages after the summary, by the index `ix_messages_turns` alone."""
         generation = self.snapshot.generation
         [[count]] = await self.database.run(
             _COUNT_TURNS, session=self.session, generation=generation, summarized_id=summarized_id
@@ -354,11 +307,7 @@ class HistoryLoader:
     async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
         """Return the messages since the user message before a message, by row id.
 
-        The message itself and all later ones are returned too. If there are more than `4 * BATCH_ROWS`, only the oldest
-        are returned. Without an earlier user message, the message itself is the first.
-
-        Args:
-            id_: the row id of the message.
+        The message itself and all later ones are returned too, but only the oldest `4 * BATCH_ROWS` of all.
         """
         prompts = await self._read_rows(messages.c.id < id_, messages.c.role == "user", limit=1)
         return await self._read_rows(
@@ -368,13 +317,6 @@ class HistoryLoader:
     async def _read_rows(
         self, *conditions: sa.ColumnElement[bool], limit: int, oldest_first: bool = False
     ) -> dict[int, StoredMessage]:
-        """Return messages of the session that are no summaries, by row id.
-
-        Args:
-            conditions: SQL conditions on `messages`.
-            limit: the most messages.
-            oldest_first: whether the oldest matching messages are read instead of the newest.
-        """
         c = messages.c
         query = (
             sa.select(
@@ -406,11 +348,8 @@ class HistoryLoader:
     async def _to_entries(self, rows: Sequence[StoredMessage]) -> list[HistoryEntry]:
         """Return the ADK events of messages, with their files from `blobs`.
 
-        An event that cannot be parsed, or lacks a file, is rebuilt from the columns of its row. If that row was deleted
-        meanwhile, the event is left out.
-
-        Args:
-            rows: the messages, oldest first.
+        An event that cannot be parsed, or lacks a file, is rebuilt from its row, or left out if the row was deleted
+        meanwhile.
         """
         events = [self._parse_event(row) for row in rows]
         digests_by_event = [list_blob_digests(event) if event else set() for event in events]
@@ -425,7 +364,6 @@ class HistoryLoader:
         return [HistoryEntry(event, row.tokens, row.id) for row, event in zip(rows, complete, strict=True) if event]
 
     def _parse_event(self, row: StoredMessage) -> Event | None:
-        """Return the event of a message, with its secrets if it belongs to one of `runs`."""
         if row.unmasked is None or row.run not in self.runs:
             return parse_event(row.event, row.id)
         unmasked = json.loads(row.unmasked)
@@ -435,15 +373,7 @@ class HistoryLoader:
     async def _rebuild_missing(
         self, rows: Sequence[StoredMessage], read_events: Sequence[Event | None]
     ) -> list[Event | None]:
-        """Return the events of rows; a missing event is rebuilt from its row's columns.
-
-        Args:
-            rows: the messages, oldest first.
-            read_events: the event of each row; None if it could not be read.
-
-        Returns:
-            The event of each row; None if the row was deleted meanwhile.
-        """
+        """Return the events of rows; a missing event is rebuilt from its row's columns."""
         query = sa.select(messages).where(messages.c.id.in_([row.id for row in rows]))
         async with self.database.read() as connection:
             columns = {row.id: row for row in await connection.execute(query)}
@@ -459,25 +389,13 @@ class HistoryLoader:
         return events
 
     async def _read_blobs(self, digests: Set[str]) -> dict[str, bytes]:
-        """Return the bytes of the session's files with these SHA-256 digests, by digest.
-
-        Files that are not in `blobs` are left out.
-        """
         query = sa.select(blobs.c.hash, blobs.c.data).where(blobs.c.session == self.session, blobs.c.hash.in_(digests))
         async with self.database.read() as connection:
             return {row.hash: row.data for row in await connection.execute(query)}
 
 
 def _take_newest_turns(rows: Mapping[int, StoredMessage], turns: int) -> dict[int, StoredMessage]:
-    """Return the messages of the newest turns, and the one user message before them.
-
-    By that user message, `describe_window` sees that older messages are left out. If there are at most `turns` turns,
-    all messages are returned.
-
-    Args:
-        rows: messages by row id.
-        turns: the number of turns.
-    """
+    """Return the newest turns, and the user message before, by which `describe_window` sees the cut."""
     turn_starts = sorted((id_ for id_, row in rows.items() if row.role == "user"), reverse=True)[: turns + 1]
     start = turn_starts[turns - 1] if len(turn_starts) > turns else 0
     return {id_: row for id_, row in rows.items() if id_ >= start or id_ in turn_starts}

@@ -35,8 +35,7 @@ NOT_ANSWERED_ERROR = "nobody answered this"
 def correction_run_id(run_id: str) -> str:
     """Return the run id of the events after a run's correction.
 
-    If the model names an unknown agent, the agent runs again with a corrected request. The events of this second part
-    have the id that is returned.
+    If the model names an unknown agent, the agent runs again with a corrected request.
     """
     return f"{run_id}.2"
 
@@ -48,12 +47,7 @@ def list_run_ids(run_id: str) -> tuple[str, str]:
 
 
 def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that the user message of a run is in `messages`.
-
-    Args:
-        session: the id of the session.
-        run: the id of the run, or a column with it.
-    """
+    """Return the SQL condition that the user message of a run is in `messages`."""
     return sa.exists().where(
         messages.c.session == session,
         messages.c.generation == generation,
@@ -73,9 +67,6 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
     calls. In a step with an open long-running call, the other open calls get their logged result, or an error, as their
     response. Artifacts of deleted events are deleted, too. A run without a stored user message keeps its events, and
     loses only the artifacts of those that would otherwise be deleted.
-
-    Args:
-        invocation_id: the id of the run.
     """
     runs = (invocation_id, correction_run_id(invocation_id))
     query = sa.select(messages).where(messages.c.session == session_id, messages.c.invocation_id.in_(runs))
@@ -95,14 +86,7 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
 async def _delete_files(
     connection: AsyncConnection, session_id: str, runs: Sequence[str], kept: Sequence[_RunMessage]
 ) -> None:
-    """Delete the artifacts that come from events of a run that are not kept.
-
-    These are the files in agents' messages. Artifacts that tools saved stay.
-
-    Args:
-        runs: the id of the run, and the id of its correction.
-        kept: the rows of `messages` that the resumed run keeps.
-    """
+    """Delete files in agents' messages of a run that are not kept; artifacts that tools saved stay."""
     names = {name for row in kept for name in row.event.actions.artifact_delta}
     query = sa.select(artifacts.c.id, artifacts.c.name, artifacts.c.custom_metadata)
     rows = await connection.execute(query.where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
@@ -115,11 +99,7 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
     """Delete a run's events, tool calls, artifacts, requests to people and memories.
 
     The run can then start again. Changes of ADK's state stay: the tools that made them have other effects that stay as
-    well.
-
-    Args:
-        invocation_id: the id of the run.
-        keep_prompt: whether the user's message stays; it becomes the newest message of the history.
+    well. With `keep_prompt`, the user's message becomes the newest message of the history.
     """
     runs = (invocation_id, correction_run_id(invocation_id))
     of_run = (messages.c.session == session_id) & messages.c.invocation_id.in_(runs)
@@ -138,15 +118,10 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
 
 
 async def close_questions(connection: AsyncConnection, session_id: str, author: str | None) -> bool:
-    """Delete the open questions of a session to people, and answer their calls.
+    """Delete the open questions of a session, and answer their calls; return whether there were any.
 
-    Each call gets the response `{"error": "nobody answered this"}`, so that no run waits for an answer any more.
-
-    Args:
-        author: the platform's id of a person; only questions to which their messages led are deleted. None for all.
-
-    Returns:
-        Whether a question was deleted.
+    Each call gets the error `NOT_ANSWERED_ERROR`, so that no run waits for an answer any more. With an `author`, only
+    questions to which this person's messages led are deleted.
     """
     c = human_requests.c
     is_open = (c.session == session_id) & (c.kind == "question") & c.decision.is_(None)
@@ -160,11 +135,7 @@ async def close_questions(connection: AsyncConnection, session_id: str, author: 
 async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[tuple[str, str]]) -> None:
     """Store the error `NOT_ANSWERED_ERROR` as the response to open long-running calls.
 
-    The response is `{"error": "nobody answered this"}`.
-
-    Args:
-        calls: the run id and the call id of each call; answered calls are ignored, and so are those of former
-            generations of the session.
+    `calls` are run ids and call ids. Answered calls are ignored, and so are those of former generations of the session.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
     has_long_running_calls = messages.c.long_running_calls.is_not(None) & messages.c.summarized_id.is_(None)
@@ -190,13 +161,7 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
 
 @dataclass(frozen=True, slots=True)
 class _RunMessage:
-    """Row of `messages` that belongs to a run, with its parsed ADK event.
-
-    Attributes:
-        id: the id of the row.
-        columns: the values of the other columns by name.
-        event: the event in the row; an event without content if it cannot be parsed.
-    """
+    """Row of `messages` that belongs to a run; its event has no content if it cannot be parsed."""
 
     id: int
     columns: dict[str, Any]
@@ -211,13 +176,7 @@ class _RunMessage:
 
     @classmethod
     def create(cls, event: Event, neighbor: _RunMessage, secrets: RunSecrets | None = None) -> _RunMessage:
-        """Return a row to insert for an event that is not stored yet.
-
-        Args:
-            neighbor: a row of the same run, whose session and generation the new row gets. The new row also has its
-                `id`, which is not inserted.
-            secrets: the secrets of the run, which are masked in the row; None for an event without secrets.
-        """
+        """Return a row for a new event in its neighbor's session; it has the neighbor's `id`, which is not inserted."""
         words, tokens = measure_event(event)
         new = mask_row(to_row(event, tokens=tokens + estimate_tokens(words)), secrets or RunSecrets())
         return cls(neighbor.id, {**neighbor.columns, **new}, event)
@@ -228,7 +187,6 @@ class _RunMessage:
 
     @property
     def agent_key(self) -> tuple[str, str | None]:
-        """The name of the event's agent, and its ADK branch; None for the root branch."""
         return self.event.author, self.event.branch
 
     @property
@@ -237,7 +195,6 @@ class _RunMessage:
 
     @property
     def answered_ids(self) -> set[str]:
-        """The ids of the calls to which the event has a response."""
         return {answer.id for answer in self.event.get_function_responses() if answer.id}
 
     @property
@@ -255,20 +212,15 @@ class _RunMessage:
 
     @property
     def is_text(self) -> bool:
-        """True if the row is an agent's message without tool calls."""
         return self.role == "assistant" and not self.columns["tool_calls"]
 
     @property
     def is_end(self) -> bool:
-        """True if the event marks the end of an agent (ADK's `end_of_agent`)."""
         return bool(self.event.actions.end_of_agent)
 
 
 def _find_agent_states(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
-    """Return the rows that have the state of an agent that runs other agents.
-
-    By this state, ADK continues a run with the sub-agent that was active.
-    """
+    """Return the rows with an agent's state, by which ADK continues a run with the active sub-agent."""
     return [row for row in rows if row.event.actions.agent_state is not None]
 
 
@@ -278,9 +230,6 @@ def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
     These are user messages, tool calls and tool responses. If the run has stored agent states, these states stay too,
     and so do the texts and ends of agents that have ended. But the last rows are left out as long as they are texts or
     ends in the ADK branch of the newest state. By this state, ADK runs the agent of these rows again.
-
-    Args:
-        rows: all rows of the run, oldest first.
     """
     notes = _find_agent_states(rows)
     if not notes:
@@ -303,33 +252,18 @@ def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
 
 @dataclass(frozen=True, slots=True)
 class _RunCallLog:
-    """Reads and updates of a run's rows in the table `tool_calls`.
-
-    Attributes:
-        session: the id of the session.
-        runs: the id of the run, and the id of its correction.
-    """
+    """Reads and updates of a run's rows, and those of its correction, in the table `tool_calls`."""
 
     connection: AsyncConnection
     session: str
     runs: Sequence[str]
 
     async def find_calls(self, ids: Set[str]) -> dict[str, sa.Row[Any]]:
-        """Return the run's `tool_calls` rows with these call ids, by call id.
-
-        Calls without a row are left out.
-        """
         query = sa.select(tool_calls).where(self._is_in_run, tool_calls.c.id.in_(ids))
         return {row.id: row for row in await self.connection.execute(query)}
 
     async def drop_state_deltas(self, ids: Set[str]) -> None:
-        """Delete the state changes of calls from the column `tool_calls.actions`.
-
-        ADK's stored state has them already.
-
-        Args:
-            ids: the ids of the calls.
-        """
+        """Delete the state changes of calls from `tool_calls.actions`; ADK's stored state has them already."""
         for id_, row in (await self.find_calls(ids)).items():
             actions = {name: done for name, done in (row.actions or {}).items() if name != "state_delta"}
             update = sa.update(tool_calls).where(self._is_in_run, tool_calls.c.id == id_)
@@ -344,11 +278,7 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog
     """Return the rows of a run without incomplete steps.
 
     The result lacks tool responses to only some calls of a step, and requests to a person whose tool call has no
-    response. It also lacks tool responses that need a confirmation that no row of the run requests. State changes of
-    the calls with left-out responses are deleted in the call log.
-
-    Args:
-        rows: the rows of the run, oldest first.
+    response. It also lacks tool responses that need a confirmation that no row of the run requests.
     """
     requested = {id_ for row in rows for id_ in row.requested_ids}
     answered = {id_ for row in rows for id_ in row.answered_ids}
@@ -381,15 +311,9 @@ async def _add_outcomes(
 ) -> list[_RunMessage]:
     """Return the rows of a run, and responses to calls that ADK would not make again.
 
-    These are the open calls of a step with an open long-running call. If the agents start again, these are all open
-    calls, since messages of other agents follow. A long-running call that still waits for its result gets no response.
-    The row of the responses follows the row of the calls. A step in which no call was started is left out, so that the
-    model repeats the step.
-
-    Args:
-        rows: the rows of the run, oldest first.
-        restarts: whether the agents of the run start again from the beginning.
-        secrets: the secrets of the run, which are masked in the responses.
+    These are the open calls of a step with an open long-running call. If the agents start again (`restarts`), these are
+    all open calls, since messages of other agents follow. A long-running call that still waits for its result gets no
+    response. A step in which no call was started is left out, so that the model repeats the step.
     """
     answered = {id_ for row in rows for id_ in row.answered_ids}
     completed = []
@@ -408,28 +332,13 @@ async def _add_outcomes(
 
 
 def _is_pending(id_: str, row: _RunMessage, started: Mapping[str, sa.Row[Any]]) -> bool:
-    """Return whether a long-running call of a row was made, and has no result yet.
-
-    Args:
-        id_: the id of a call; False for one that is not long-running.
-        row: the row with the call.
-        started: the `tool_calls` rows of the calls that were begun, by call id.
-    """
     return (
         id_ in row.long_running_ids and id_ in started and started[id_].state == "ended" and started[id_].result is None
     )
 
 
 def _get_outcome(call: sa.Row[Any] | None) -> dict[str, Any]:
-    """Return the tool response to a call of an interrupted run: result or error.
-
-    Args:
-        call: the `tool_calls` row of the call; None if the call never began.
-
-    Returns:
-        `{"error": NOT_STARTED_ERROR}` if the call never began, `{"error": INTERRUPTED_ERROR}` if it did not end. Else
-        the stored result; a result that is no JSON object is the value of `result`.
-    """
+    """Return the tool response to a call of an interrupted run: its result, or an error."""
     if call is None:
         return {"error": NOT_STARTED_ERROR}
     if call.state == "begun":

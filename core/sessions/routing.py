@@ -15,7 +15,6 @@ class AgentProfile:
     """An agent that people may choose, with its models and places.
 
     Attributes:
-        name: the name of the agent.
         models: the full names (such as `openai/NAME`) of the models that may be chosen for the agent, the default one
             first.
         description: the purpose of the agent, in one line.
@@ -33,12 +32,12 @@ class AgentProfile:
 class AgentRouter:
     """Configured agents, and the choice of the agent that answers at a place.
 
+    `places` are the names of one place, the narrowest first.
+
     Attributes:
         default: the name of the agent that answers if neither people nor the settings choose one. All sessions are
             stored under this name.
-        profiles: the agents by name.
-        agent_by_place: from the settings: the name of the agent that answers at a place, by a name of the place (see
-            `Location.get_names`).
+        agent_by_place: from the settings: the agent that answers, by a name of the place (see `Location.get_names`).
     """
 
     default: str
@@ -46,26 +45,11 @@ class AgentRouter:
     agent_by_place: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def get_agent_at(self, places: Sequence[str]) -> str:
-        """Return the name of the agent that answers at a place if people chose none.
-
-        Args:
-            places: the names of the place, the narrowest first.
-
-        Returns:
-            The agent in `agent_by_place` for the first of `places` that has one; else `default`.
-        """
+        """Return the name of the agent that answers at a place if people chose none."""
         return next((self.agent_by_place[place] for place in places if place in self.agent_by_place), self.default)
 
     def resolve_agent(self, chosen: str | None, places: Sequence[str]) -> str:
-        """Return the name of the agent that answers in a session.
-
-        Args:
-            chosen: the name of the agent that people chose for the session; None without a choice.
-            places: the names of the session's place, the narrowest first.
-
-        Returns:
-            `chosen`, if that agent may be chosen at the place; else the result of `get_agent_at`.
-        """
+        """Return `chosen`, if that agent may be chosen at the place; else the place's agent."""
         return chosen if chosen is not None and chosen in self.list_selectable(places) else self.get_agent_at(places)
 
     def list_selectable(self, places: Sequence[str]) -> list[str]:
@@ -73,9 +57,6 @@ class AgentRouter:
 
         The agent that answers if people chose none comes first, even if `selectable_at` excludes it. The others have
         the order of `profiles`.
-
-        Args:
-            places: the names of the place, the narrowest first.
         """
         routed = self.get_agent_at(places)
         selectable = (name for name, agent in self.profiles.items() if _is_selectable_at(agent, places))

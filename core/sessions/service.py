@@ -53,7 +53,6 @@ class FoundMessage(NamedTuple):
     Attributes:
         sent_at: the time in ISO 8601 in UTC, to the minute.
         role: `user` or `assistant`.
-        text: the whole text of the message.
     """
 
     sent_at: str
@@ -67,10 +66,9 @@ class SessionService(BaseSessionService):
     A session's id is unique over all users; under another user or app the session is not found.
 
     Args:
-        counter: counts the tokens of each stored event.
         budget: the most tokens of history that are loaded; None or 0 for 32,000.
-        turns: the most turns of history that are loaded. If a session has more, the newest ones are loaded,
-            between half of `turns` and `turns`: see `count_sent_turns`.
+        turns: the most turns of history that are loaded. If a session has more, the newest ones are loaded, between
+            half of `turns` and `turns`: see `count_sent_turns`.
         agent: the name of the root agent: the author of stored messages without one.
         home_app: the app under which all sessions are stored, so that several agents can answer in one session; None
             for the app of each call. The `app:` and `user:` state always belongs to the app of the call.
@@ -138,15 +136,12 @@ class SessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its state and newest events, within `budget` and `turns`.
+        """Return a `StoredSession` with its newest events, within `budget` and `turns`.
 
         Args:
             config: selects, from the events within the limits, those since its `after_timestamp`, and of these the
                 newest `num_recent_events`; 0 loads no events. A model may refuse the selected history, which may begin
                 between a tool call and its result.
-
-        Returns:
-            A `StoredSession`; None if there is no such session.
 
         Raises:
             StoreError: the database cannot be used, even after retries.
@@ -265,20 +260,13 @@ class SessionService(BaseSessionService):
         return event
 
     async def read_stored_events(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
-        """Read the stored form of a run's events, with their original call ids and plain texts.
+        """Read a run's events as stored: with their original call ids, and secrets unmasked.
 
-        In a loaded history, repeated call ids are replaced. Secrets are not masked.
+        The text beside each event, by event id, has no author names and quotes. Events that are not stored, or cannot
+        be parsed, are left out. (In a loaded history, repeated call ids are replaced.)
 
         Args:
-            session: the session with the events.
-            events: the events to read, of the run itself and of the runs that it continues.
-
-        Returns:
-            By event id: the event as stored, and its text without author names and quotes. Events that are not stored,
-            or cannot be parsed, are left out.
-
-        Raises:
-            StoreError: the database cannot be read.
+            events: events of the run itself and of the runs that it continues.
         """
         c = messages.c
         query = sa.select(c.id, c.event_id, c.event, c.content, c.attribution, c.unmasked).where(
@@ -296,13 +284,10 @@ class SessionService(BaseSessionService):
         return stored_events
 
     async def search_messages(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[FoundMessage]:
-        """Return at most `limit` messages of a session with all `words`, newest first.
+        """Return messages of people and agents since the last reset with all words, newest first.
 
-        Messages of people and agents since the last reset are searched. Case and Unicode's compatible forms are
-        ignored: see `fold_text`. A word may also be part of a longer word. Without words, every message matches.
-
-        Raises:
-            StoreError: the database cannot be read.
+        Case and Unicode's compatible forms are ignored: see `fold_text`. A word may also be part of a longer word.
+        Without words, every message matches.
         """
         c = messages.c
         query = (
@@ -320,17 +305,7 @@ class SessionService(BaseSessionService):
             ]
 
     async def _run_with_retries(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
-        """Return the result of `work`, retried while the database is unavailable.
-
-        Args:
-            session_id: names the session in the log and in the error.
-
-        Raises:
-            StoreError: the database cannot be used, even after the retries of `retry_store`.
-            SessionNotFoundError: `work` raised it.
-            DamagedSessionError: `work` raised a `ValueError`, `TypeError` or `AttributeError`, since a stored value is
-                damaged.
-        """
+        """Retry `work` while the database is unavailable; an error of parsing is a `DamagedSessionError`."""
         try:
             return await retry_store(work, operation=f"session {session_id}")
         except SessionNotFoundError:  # which is a ValueError too
@@ -340,11 +315,6 @@ class SessionService(BaseSessionService):
 
 
 def _apply_config(events: list[Event], config: GetSessionConfig | None) -> list[Event]:
-    """Return the events that ADK's `GetSessionConfig` selects by time and number.
-
-    All events are returned if `config` is None or has neither. If it has a number above 0, only the newest events are
-    returned.
-    """
     if config is not None and config.after_timestamp is not None:
         events = [event for event in events if event.timestamp >= config.after_timestamp]
     if config is not None and config.num_recent_events is not None:

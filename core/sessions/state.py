@@ -21,22 +21,12 @@ RESERVED_PREFIX = "parley:"
 
 
 def get_scope_owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
-    """Return the values of the column `owner` of the table `state`, by scope.
-
-    The scopes are `app`, `user` and `session`.
-    """
+    """Return the column `owner` of the table `state` by scope: `app`, `user` and `session`."""
     return {"app": app, "user": json.dumps([app, user_id]), "session": session_id}
 
 
 def is_owned_by_user(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that state of the scope `user` belongs to a user.
-
-    The app of the state does not matter.
-
-    Args:
-        owner: the column `owner`.
-        user_id: ADK's user id: a place, as `InboxMessage.place`.
-    """
+    """Return the SQL condition that state of the scope `user` belongs to a user (a place) of any app."""
     return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
 
 
@@ -48,10 +38,7 @@ def remove_reserved(values: Mapping[str, Any]) -> dict[str, Any]:
 async def write_state(connection: AsyncConnection, owners: Mapping[str, str], delta: Mapping[str, Any]) -> None:
     """Store the values of changed state keys, in the transaction of `connection`.
 
-    Args:
-        owners: the owner by scope, from `get_scope_owners`.
-        delta: the new values by key, converted by `to_json_value`; a key with None is stored, not deleted. The prefixes
-            are ADK's: `app:`, `user:`, and none for the session; `temp:` keys are not stored.
+    A key with None is stored, not deleted. The keys have ADK's prefixes; `temp:` keys are not stored.
     """
     rows = []
     for key, value in to_json_value(dict(delta)).items():
@@ -64,12 +51,5 @@ async def write_state(connection: AsyncConnection, owners: Mapping[str, str], de
 
 
 def merge_state(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
-    """Return ADK's state from database rows: the values by key, with ADK's prefixes.
-
-    Args:
-        rows: scope, key without prefix, and value as JSON text of each row.
-
-    Raises:
-        ValueError: a value is not JSON.
-    """
+    """Return ADK's state from rows of scope, key and JSON text; raise `ValueError` if a value is not JSON."""
     return {SCOPE_PREFIXES[scope] + key: json.loads(value) for scope, key, value in rows}

@@ -33,7 +33,7 @@ class StoredSession(Session):
 
     Attributes:
         generation: 1 plus the number of the session's resets when it was loaded; appended events belong to it.
-        fence: the fencing token of the turn whose run appends events; None without a turn.
+        fence: the fencing token of the turn whose run appends events.
         prompt: the user messages of that turn, with their authors; None if they are unknown.
         window: the size and the limits of the loaded history.
         reserved_state: the values of the keys of `core.sessions.state.RESERVED_PREFIX`, which `state` lacks.
@@ -50,27 +50,14 @@ class StoredSession(Session):
     has_secret_prompt: bool = Field(default=False, exclude=True)
 
     def get_attribution(self, event: Event) -> dict[str, Any] | None:
-        """Return the authors of the turn's prompt as JSON, if an event is the prompt.
-
-        Args:
-            event: an event that is to be stored; it is the prompt if it is a user message with the prompt's text.
-
-        Returns:
-            The result of `AttributedPrompt.to_json`, for the column `attribution`. None if the event is not the prompt,
-            or the session has no `prompt`.
-        """
+        """Return the column `attribution` of an event: the authors, if it is the turn's prompt."""
         first = next(iter((event.content and event.content.parts) or ()), None)
         if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):
             return None
         return self.prompt.to_json()
 
     def mask_row(self, event: Event, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns of `messages` for a new event, with the run's secrets masked.
-
-        Args:
-            event: the event.
-            row: its columns, as from `core.sessions.codec.encode_event`.
-        """
+        """Return a new event's columns from `encode_event`, with the run's secrets masked."""
         attribution = self.get_attribution(event)
         files = self.prompt.files_to_json() if attribution is not None and self.prompt else None
         row = {**row, "attribution": attribution, "files": files}
@@ -118,11 +105,6 @@ class EventWriter:
             raise
 
     async def _append(self, event: Event, row: Mapping[str, Any] | None, blobs: Mapping[str, bytes]) -> None:
-        """Store an event and its state change, by one statement or in one transaction.
-
-        `_insert_row` stores a row without state change and blobs. Otherwise, or if it returns False, a transaction is
-        used. The arguments and errors are those of `append`.
-        """
         values = {"session": self.session.id, "generation": self.session.generation, **(row or {})}
         delta = scopes.remove_reserved(event.actions.state_delta)
         if row and not delta and not blobs and await self._insert_row(event, values):
@@ -142,14 +124,8 @@ class EventWriter:
     async def _insert_row(self, event: Event, values: dict[str, Any]) -> bool:
         """Insert a row into `messages` by one SQL statement, for an event without state.
 
-        Args:
-            event: the event of the row.
-            values: the values of the row by column.
-
-        Returns:
-            Whether the row is stored. It is False if the session was reset, the turn is lost, the event is stored
-            already, or the event may answer open long-running calls: nothing is stored then, and the caller has to use
-            a transaction.
+        False if the session was reset, the turn is lost, the event is stored already, or the event may answer open
+        long-running calls: nothing is stored then, and the caller has to use a transaction.
         """
         fence = self.session.fence
         may_answer_calls = bool(event.get_function_responses()) or is_user_message(event)
@@ -158,16 +134,6 @@ class EventWriter:
         return bool(await self.database.run(insert, **parameters))
 
     async def _lock_session_and_turn(self, connection: AsyncConnection, at: float) -> None:
-        """Lock the rows of session and turn, and set the session's `updated_at`.
-
-        Args:
-            at: the new `updated_at`, in seconds since the epoch.
-
-        Raises:
-            SessionNotFoundError: the session was deleted.
-            SessionResetError: the session was reset.
-            TurnLostError: another worker owns the turn.
-        """
         session = self.session
         try:
             await lock_session_and_turn(connection, session.id, session.generation, session.fence, key_share=True)
@@ -180,9 +146,8 @@ class EventWriter:
     async def _record_answers(self, connection: AsyncConnection, event: Event) -> None:
         """Store that an event's function responses answer long-running calls.
 
-        The column `long_running_calls` of earlier messages maps each call's id to whether it is answered. If the event
-        is a user message, the column is set to null for messages whose calls are all answered: from then on, the
-        history's limits apply to these messages.
+        A user message sets `long_running_calls` to null where all calls are answered: the history's limits apply from
+        then on.
         """
         answers = {answer.id for answer in event.get_function_responses() if answer.id}
         begins_turn = is_user_message(event)
@@ -209,12 +174,7 @@ def _build_insert(dialect: str, *, is_fenced: bool) -> sa.Insert:
     """Return the `INSERT` of one message that locks its session and checks its turn.
 
     Nothing is inserted if the session was reset, the turn is lost, or the event is stored. The same applies if the
-    session has long-running calls that the message may answer. The bind parameters have the names of the columns; a
-    further one is `may_answer_calls`. The statement returns the id of the inserted row.
-
-    Args:
-        dialect: `sqlite` or `postgresql`.
-        is_fenced: whether this worker must own a turn, with the bind parameters of `OWNS_TURN`.
+    session has long-running calls that the message may answer (`may_answer_calls`).
     """
     names = [column.name for column in messages.c if column.name not in ("id", "summarized_id")]
     locked = sa.select(sessions.c.id, sessions.c.generation).where(

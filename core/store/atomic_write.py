@@ -8,13 +8,8 @@ from pathlib import Path
 def write_atomically(target: Path, data: bytes, *, mode: int) -> None:
     """Write a file so that readers find the old content or the new, never a part.
 
-    The data is written to a new file in the same folder, synced to the disk, and renamed to `target`.
-
-    Args:
-        mode: the permission bits of the file, as in `chmod`.
-
-    Raises:
-        OSError: the file cannot be written; the old file stays.
+    The data is written to a new file in the same folder, synced to the disk, and renamed to `target`. After an
+    `OSError`, the old file stays.
     """
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
     try:

@@ -44,7 +44,8 @@ class Database:
     reads never wait for a write (write-ahead log). A commit survives the death of the process; the last commits may be
     lost with the machine's power (`synchronous=NORMAL`).
 
-    Every method raises `StoreError` for a database that cannot be used, whichever driver reports the error.
+    Every method raises `StoreError` for a database that cannot be used, whichever driver reports the error, and
+    SQLAlchemy's `IntegrityError` if a constraint of a table does not hold.
 
     Args:
         url: `sqlite+aiosqlite:///path` or `postgresql+asyncpg://...`.
@@ -90,12 +91,7 @@ class Database:
 
     @staticmethod
     def clock(dialect: str, own: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
-        """Return the SQL expression of the current time in Unix seconds, for a dialect.
-
-        Args:
-            dialect: `sqlite` or `postgresql`.
-            own: the time of this process; it is returned for SQLite.
-        """
+        """Return the SQL expression of the current time in Unix seconds; `own` for SQLite."""
         return own if dialect == "sqlite" else sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
 
     @asynccontextmanager
@@ -107,31 +103,16 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection in a transaction: commit after the block, or roll back.
+        """Yield a connection in a transaction: commit after the block, or roll back after an exception.
 
-        An exception in the block rolls the transaction back. On SQLite, this waits for the end of the other writes of
-        this process, so a nested `write` waits forever.
-
-        Raises:
-            IntegrityError: SQLAlchemy's error; a constraint of a table does not hold.
+        On SQLite, this waits for the end of the other writes of this process, so a nested `write` waits forever.
         """
         with convert_database_errors():
             async with self._write_lock, self._connect(self.engine) as connection, connection.begin():
                 yield connection
 
     async def run(self, statement: sa.Executable, **values: Any) -> Rows:
-        """Run one statement as a transaction of its own, in one round trip.
-
-        Args:
-            statement: a query, or a write that returns rows.
-            values: the bind parameters by name.
-
-        Returns:
-            The rows.
-
-        Raises:
-            IntegrityError: SQLAlchemy's error; a constraint of the table does not hold.
-        """
+        """Run one statement as a transaction of its own, in one round trip, and return its rows."""
         lock = self._write_lock if isinstance(statement, sa.UpdateBase) else nullcontext()
         with convert_database_errors():
             async with lock, self._connect(self._autocommit) as connection:
@@ -140,57 +121,27 @@ class Database:
     async def run_with_retries(self, statement: sa.Executable, *, operation: str, **values: Any) -> Rows:
         """Run one statement as `run` does, and retry it while the database is unavailable.
 
-        It must be safe to repeat after a success: see `retry_store`.
-
-        Args:
-            statement: a query, or a write that returns rows.
-            values: the bind parameters by name.
-            operation: the operation as a noun phrase, for the log.
-
-        Returns:
-            The rows.
-
-        Raises:
-            StoreError: the last error after retries for 90 s, or the first that is not `retryable`.
-            IntegrityError: as for `run`.
+        It must be safe to repeat after a success: see `retry_store`. The operation is a noun phrase for the log.
         """
         return await retry_store(partial(self.run, statement, **values), operation=operation)
 
     async def read_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
-        """Return the result of `work` with a connection for reading, with retries.
-
-        While the database is unavailable, `work` is called again with a new connection, as by `retry_store`.
-
-        Args:
-            work: gets the connection of each try.
-            operation: the operation as a noun phrase, for the log.
-
-        Raises:
-            StoreError: the last error after retries for 90 s, or the first that is not `retryable`.
-        """
+        """Return the result of `work` with a connection for reading, and call it again as by `retry_store`."""
         return await self._retry(self.read, work, operation)
 
     async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
         """Return the result of `work` in a transaction, with retries.
 
-        While the database is unavailable, `work` is called again in a new transaction, as by `retry_store`.
-
-        Args:
-            work: gets the connection of each try. It must be safe to repeat after a commit, whose reply may be lost.
-            operation: the operation as a noun phrase, for the log.
+        While the database is unavailable, `work` is called again in a new transaction, as by `retry_store`. It must be
+        safe to repeat after a commit, whose reply may be lost. The operation is a noun phrase for the log.
 
         Raises:
             StoreError: the last error after retries for 90 s, or the first that is not `retryable`.
-            IntegrityError: as for `write`.
         """
         return await self._retry(self.write, work, operation)
 
     async def ping(self) -> None:
-        """Check that the database accepts writes, by writing a row of `write_checks`.
-
-        Raises:
-            StoreError: the database accepts no writes; the text has the reason.
-        """
+        """Write a row of `write_checks`; raise `StoreError` with the reason if the database accepts no writes."""
         async with self.write() as connection:
             await insert_or_update(connection, write_checks, {"id": 1, "written_at": time.time()})
 
@@ -213,12 +164,6 @@ class Database:
         work: Callable[[AsyncConnection], Awaitable[T]],
         operation: str,
     ) -> T:
-        """Return the result of `work`: see `read_with_retries` and `write_with_retries`.
-
-        Args:
-            connect: `read` or `write`; called for each try.
-        """
-
         async def attempt() -> T:
             async with connect() as connection:
                 return await work(connection)
@@ -241,10 +186,7 @@ class Database:
 
 
 def _read_json(text: str) -> Any:
-    """Return the value of a JSON column; None if the text is not JSON, or nested too deeply.
-
-    An error would make the other rows of the query unreadable.
-    """
+    """Return the value of a JSON column; an error would make the other rows of the query unreadable."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -272,10 +214,6 @@ def _begin_immediate(connection: sa.Connection) -> None:
 
 
 def _refuse_closed(_connection: Any, record: Any, _proxy: Any) -> None:
-    """Make SQLAlchemy's pool replace a connection that the server has closed.
-
-    Raises:
-        InvalidatePoolError: the connection is closed; the pool then opens new ones.
-    """
+    """Make SQLAlchemy's pool replace a connection that the server has closed."""
     if record.driver_connection.is_closed():
         raise InvalidatePoolError

@@ -43,15 +43,6 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
     The options of the URL's query go to the driver. The pool does not close idle connections: to open one takes as long
     as ten statements, and each statement has to be prepared again on a new connection.
 
-    Args:
-        address: the URL of the database.
-        connections: the most connections at once.
-
-    Returns:
-        For SQLite `async_creator`, which opens a connection; for PostgreSQL `connect_args` with time limits. Also the
-        options of the pool, whose name begins with `pool_`, and `max_overflow`. SQLite in memory has only
-        `async_creator` and `pool_reset_on_return`.
-
     Raises:
         SettingsError: the URL has a parameter that the driver does not know, or whose value is not a number.
     """

@@ -55,14 +55,7 @@ UNREADABLE_ERRORS = (TypeError, ValueError, AttributeError, LookupError)
 
 
 def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
-    """Return error classes for an `except`: `other`, then the classes of asyncpg.
-
-    Only `other` is returned while asyncpg is not imported.
-
-    Args:
-        names: the names of the classes in `asyncpg.exceptions`.
-        other: the classes that come first.
-    """
+    """Return `other` and the classes of `asyncpg.exceptions`; only `other` while asyncpg is not imported."""
     exceptions = sys.modules.get("asyncpg.exceptions")
     return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
 
@@ -71,12 +64,8 @@ def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tup
 def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
     """Catch and log an error of parsing stored rows (`UNREADABLE_ERRORS`) in a block.
 
-    The error ends the block, but is not raised, so that the transaction continues with the other rows. Errors of the
-    database are raised.
-
-    Args:
-        id_: the id of the turn or the row, for the log.
-        damaged: `id_` is added to this set after an error.
+    The error ends the block, but is not raised, so that the transaction continues with the other rows; `id_` is added
+    to `damaged`. Errors of the database are raised.
     """
     try:
         yield
@@ -115,14 +104,7 @@ def convert_database_errors() -> Iterator[None]:
 
 
 def _is_retryable(fault: BaseException) -> bool:
-    """Return whether a statement that failed with this error may succeed later.
-
-    False if the statement, its values, the access or the schema is wrong. SQLite: True only for
-    `_RETRYABLE_SQLITE_ERRORS`.
-
-    Args:
-        fault: the error of the driver.
-    """
+    """Return whether a statement that failed may succeed later. SQLite: only `_RETRYABLE_SQLITE_ERRORS`."""
     if isinstance(fault, sqlite3.Error):
         return getattr(fault, "sqlite_errorname", "").startswith(_RETRYABLE_SQLITE_ERRORS)
     if isinstance(fault, _asyncpg_errors("PostgresError")):

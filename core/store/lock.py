@@ -12,15 +12,10 @@ from core.store.database import Database
 
 @contextmanager
 def hold_database_lock(database: Database) -> Iterator[None]:
-    """Lock the SQLite file of a database during the block, without waiting.
+    """Lock the SQLite file of a database during the block, as `hold_file_lock` does.
 
-    Nothing is locked for PostgreSQL and for SQLite in memory. The lock is the file `NAME.lock` beside the SQLite file.
-    A second process on SQLite would take over the running turns of the first. The operating system releases the lock
-    when the process ends.
-
-    Raises:
-        StoreError: another process has the lock, and the text has the id of that process; or the lock file cannot be
-            written.
+    Nothing is locked for PostgreSQL and for SQLite in memory. A second process on SQLite would take over the running
+    turns of the first.
     """
     path = database.file
     if path is None:
@@ -35,11 +30,9 @@ def hold_database_lock(database: Database) -> Iterator[None]:
 def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
     """Lock the file `NAME.lock` beside a path during the block, without waiting.
 
-    The lock is `flock`. The id of this process is written into the lock file, which is not deleted at the end.
-
-    Args:
-        path: the file that the lock protects; it need not exist, and is not opened.
-        hint: advice to operators if another process has the lock, as an alternative to stopping that process.
+    The lock is `flock`, which the operating system releases when the process ends. The id of this process is written
+    into the lock file, which is not deleted at the end. The file at `path` need not exist, and is not opened. `hint` is
+    advice to operators as an alternative to stopping the process that has the lock.
 
     Raises:
         StoreError: another process has the lock, and the text has the id of that process; or the lock file cannot be
@@ -62,11 +55,7 @@ def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
 
 
 def get_lock_holder(database: Database) -> str | None:
-    """Return the id of the process that has the lock of a database's SQLite file.
-
-    None if no process has the lock, or the database is not a file. The id is `?` if the process has not written it into
-    the lock file yet.
-    """
+    """Return the id of the process that has the lock of a SQLite file; `?` if it is not written yet."""
     path = database.file
     lock = path and path.with_name(f"{path.name}.lock")
     if lock is None or not lock.exists():

@@ -20,16 +20,12 @@ _APPLIED = sa.table("alembic_version", sa.column("version_num", sa.Text))
 
 
 async def migrate(database: Database) -> list[str]:
-    """Apply all missing migrations to a database in one transaction.
+    """Apply all missing migrations in one transaction, and return their revisions, oldest first.
 
     If one fails, none is applied. Several processes may call this at once.
 
-    Returns:
-        The Alembic revisions that were applied, oldest first; empty if the database had all.
-
     Raises:
         SchemaError: the database is newer than this version of Parley, and stays unchanged.
-        StoreError: the database cannot be used.
     """
     async with database.write() as connection:
         return await connection.run_sync(_migrate)
@@ -53,10 +49,6 @@ async def verify_schema(database: Database) -> None:
 
 
 def _find_missing(connection: sa.Connection) -> list[str]:
-    """Return the tables and columns of the schema that the database lacks.
-
-    The texts are `the table NAME` and `the column TABLE.NAME`.
-    """
     found = sa.inspect(connection)
     tables = set(found.get_table_names())
     columns = {name: {column["name"] for column in found.get_columns(name)} for name in tables & metadata.tables.keys()}
@@ -68,12 +60,7 @@ def _find_missing(connection: sa.Connection) -> list[str]:
 
 
 async def list_pending(database: Database) -> list[str]:
-    """Return the Alembic revisions that `migrate` would apply, oldest first.
-
-    Raises:
-        SchemaError: the database is newer than this version of Parley.
-        StoreError: the database cannot be used.
-    """
+    """Return the revisions that `migrate` would apply, oldest first; raise `SchemaError` for a newer database."""
     async with database.read() as connection:
         return await connection.run_sync(_find_pending)
 
@@ -87,15 +74,7 @@ def list_known_revisions() -> list[str]:
 
 
 async def verify_revision(database: Database, known: Collection[str]) -> None:
-    """Check that no newer version of Parley has migrated the database since the start.
-
-    Args:
-        known: the result of `list_known_revisions` at the start.
-
-    Raises:
-        SchemaError: the database is newer than this version of Parley.
-        StoreError: the database cannot be used.
-    """
+    """Raise `SchemaError` if a newer version of Parley has migrated the database since `known` was listed."""
     _verify_known({row.version_num for row in await database.run(sa.select(_APPLIED))}, known)
 
 

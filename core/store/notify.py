@@ -34,29 +34,20 @@ def build_notification(text: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
 class NotificationBus:
     """Sender and receiver of short texts (notifications) among all worker processes.
 
-    On SQLite there is only one process: nothing is sent, and `listen` returns at once. A notification may be lost
-    while the connection is interrupted, so a listener has to poll the database as well.
+    On SQLite there is only one process: nothing is sent, and `listen` returns at once. A notification may be lost while
+    the connection is interrupted, so a listener has to poll the database as well.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def notify(self, connection: AsyncConnection, text: str) -> None:
-        """Send a text to all workers, this one included, when a transaction commits.
-
-        On SQLite nothing is sent.
-
-        Args:
-            connection: the connection with the transaction.
-        """
+        """Send a text to all workers, this one included, when the transaction commits."""
         if not self._database.is_sqlite:
             await connection.execute(sa.select(build_notification(sa.literal(text))))
 
     async def notify_now(self, text: str) -> None:
-        """Send a text to all workers, this one included, in a transaction of its own.
-
-        A failure of the database is logged. On SQLite nothing is sent.
-        """
+        """Send a text to all workers in a transaction of its own; a failure is logged."""
         if self._database.is_sqlite:
             return
         try:
@@ -68,11 +59,7 @@ class NotificationBus:
     async def listen(self, on_notification: Callable[[str], None]) -> None:
         """Receive notifications until cancelled, and connect again after a failure.
 
-        On SQLite this returns at once.
-
-        Args:
-            on_notification: called with the text of each notification. After each connect it is called with an empty
-                text, since notifications may have been lost.
+        After each connect, `on_notification` is called with an empty text, since notifications may have been lost.
         """
         if not self._database.is_sqlite:
             await run_every(
@@ -82,11 +69,6 @@ class NotificationBus:
             )
 
     async def _listen_once(self, on_notification: Callable[[str], None]) -> None:
-        """Connect and call `on_notification` with each text, until the connection is lost.
-
-        The first call, after the connect, has an empty text. A lost connection is no error: the method returns.
-        Errors while connecting are raised.
-        """
         disconnected = asyncio.Event()
         async with self._database.engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection

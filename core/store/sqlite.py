@@ -18,10 +18,7 @@ _CHUNK_ROWS = 64
 
 
 class _FirstStatement(str):
-    """SQL text of the first statement of a transaction, without its BEGIN.
-
-    The type tells `_FileConnection` to run `BEGIN IMMEDIATE` before the statement.
-    """
+    """SQL text of the first statement of a transaction, before which `_FileConnection` runs `BEGIN IMMEDIATE`."""
 
     __slots__ = ()
 
@@ -35,8 +32,6 @@ class _FetchedRows(list[Any]):
 
 
 class _FetchingCursor(sqlite3.Cursor):
-    """Cursor whose `fetchall` returns the rows with the cursor's attributes."""
-
     def fetchall(self) -> _FetchedRows:
         rows = _FetchedRows(super().fetchall())
         rows.description, rows.rowcount, rows.lastrowid = self.description, self.rowcount, self.lastrowid
@@ -54,18 +49,10 @@ class _FileConnection(sqlite3.Connection):
         self.text_factory = partial(str, encoding="utf-8", errors="replace")
 
     def execute(self, *arguments: Any) -> _FetchingCursor:
-        """Run a statement, and return its cursor, whose rows are unread.
-
-        A `_FirstStatement` begins a transaction before it runs.
-
-        Args:
-            arguments: the SQL text and its parameters.
-        """
         self._begin_transaction(*arguments)
         return self.cursor(_FetchingCursor).execute(*arguments)
 
     def executemany(self, *arguments: Any) -> sqlite3.Cursor:
-        """Run a statement for each of several sequences of parameters: see `execute`."""
         self._begin_transaction(*arguments)
         return super().executemany(*arguments)
 
@@ -88,27 +75,17 @@ class _Cursor:
 
     @property
     def description(self) -> Any:
-        """DB-API description of the rows' columns; None for a statement without rows.
-
-        It has a tuple of seven values for each column: the name, and None six times.
-        """
         return self._rows.description
 
     @property
     def rowcount(self) -> int:
-        """The number of rows that an INSERT, UPDATE or DELETE has changed, else -1."""
         return self._rows.rowcount
 
     @property
     def lastrowid(self) -> int | None:
-        """The id of the last row that the connection has inserted.
-
-        None before `execute`, and after `executemany`.
-        """
         return self._rows.lastrowid
 
     async def execute(self, sql: str, parameters: Iterable[Any] = ()) -> None:
-        """Run a statement and read all of its rows."""
         text = self._connection.prepare_statement(sql)
         rows = await self._connection.execute_fetchall(text, parameters)
         self._connection.is_interrupted = False
@@ -116,14 +93,12 @@ class _Cursor:
         self._rows = rows
 
     async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> None:
-        """Run a statement that returns no rows, once for each sequence of parameters."""
         self._rows = _FetchedRows()
         text = self._connection.prepare_statement(sql)
         self._rows.rowcount = (await self._connection.executemany(text, parameters)).rowcount
         self._connection.is_interrupted = False
 
     async def fetchall(self) -> Sequence[Any]:
-        """Return all rows."""
         return self._rows
 
     async def close(self) -> None:
@@ -150,57 +125,41 @@ class SqliteConnection(aiosqlite.Connection):
         self._is_beginning = True
 
     def prepare_statement(self, sql: str) -> str:
-        """Return the text to execute as the next statement.
+        """Return the text to execute as the next statement, and set `is_interrupted`.
 
-        After `begin`, its type makes the thread run `BEGIN IMMEDIATE` before it. Each call sets `is_interrupted`. The
-        caller resets it when the statement has run: it stays set after a failure and after a cancellation.
+        The caller resets it when the statement has run: it stays set after a failure and after a cancellation.
         """
         self.is_interrupted = True
         is_first, self._is_beginning = self._is_beginning, False
         return _FirstStatement(sql) if is_first else sql
 
     def cursor(self) -> _Cursor:  # type: ignore[override]
-        """Return a new cursor, whose `execute` reads all rows."""
         return _Cursor(self)
 
     def stop(self) -> asyncio.Future[Any] | None:
         """Stop the thread, and return the same future of its end for each call.
 
         A second future of aiosqlite (0.22) is never done. SQLAlchemy stops the thread during `close` if the caller is
-        cancelled twice. The result is None without an event loop.
+        cancelled twice.
         """
         if self._end is None:
             self._end = super().stop()
         return self._end
 
     async def rollback(self) -> None:
-        """Roll back the transaction, if there may be one.
-
-        SQLAlchemy calls this after each read, too.
-        """
+        """Roll back the transaction, if there may be one; SQLAlchemy calls this after each read, too."""
         self._is_beginning = False
         if self.in_transaction or self.is_interrupted:
             await super().rollback()
             self.is_interrupted = False
 
     async def commit(self) -> None:
-        """Commit the transaction, if a statement has begun one."""
         self._is_beginning = False
         await super().commit()
 
 
 async def connect(path: str, **options: Any) -> SqliteConnection:
-    """Open a connection. Its thread does not keep the process from ending.
-
-    The caller closes it.
-
-    Args:
-        path: a file, or `:memory:`.
-        options: arguments of `sqlite3.connect`.
-
-    Raises:
-        sqlite3.Error: the file cannot be opened.
-    """
+    """Open a connection, which the caller closes; its thread does not keep the process from ending."""
     connector = partial(sqlite3.connect, path, factory=_FileConnection, **options)
     connections = list[SqliteConnection]()
     # aiosqlite creates a thread object, which inherits `daemon` from the thread that creates it

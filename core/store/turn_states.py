@@ -24,8 +24,5 @@ TRANSITIONS: Mapping[tuple[State, State], str] = {
 
 
 def states_before(state: State) -> set[State]:
-    """Return the states from which a turn may change to `state`, and `state` itself.
-
-    The state itself is included, so that a repeated write is no error.
-    """
+    """Return the states before `state`, and `state` itself, so that a repeated write is no error."""
     return {source for source, target in TRANSITIONS if target == state} | {state}

@@ -11,23 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 async def insert_or_ignore(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
-    """Insert rows, and skip each row with a unique key that a stored row has.
-
-    Args:
-        rows: values by column; all rows have the same columns. Without rows, nothing happens.
-    """
+    """Insert rows with the same columns, and skip each row with a unique key that a stored row has."""
     if rows:
         await connection.execute(build_insert(connection.dialect.name, table).on_conflict_do_nothing(), rows)
 
 
 async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
-    """Insert rows, or update the stored rows with the same primary keys.
-
-    An update writes only the columns that `rows` have.
-
-    Args:
-        rows: values by column; all rows have the same columns. Without rows, nothing happens.
-    """
+    """Insert rows with the same columns, or update only these columns of rows with the same primary keys."""
     if not rows:
         return
     insert = build_insert(connection.dialect.name, table)
@@ -36,11 +26,5 @@ async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: 
 
 
 def build_insert(dialect: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """Return SQLAlchemy's `INSERT` of a dialect for a table.
-
-    This has `on_conflict_do_nothing` and `on_conflict_do_update`, unlike `sa.insert`.
-
-    Args:
-        dialect: `postgresql` for the `INSERT` of PostgreSQL; any other name for that of SQLite.
-    """
+    """Return an `INSERT` with `on_conflict_do_nothing` and `on_conflict_do_update`."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)

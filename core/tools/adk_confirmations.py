@@ -35,14 +35,7 @@ ArgumentPath = tuple[str | int, ...]
 
 
 def standing_approval_key(app: str, tool: str) -> str:
-    """Return the session state key under which "always allow this tool" is stored.
-
-    The key is among `core.sessions.state.RESERVED_PREFIX`: no tool, agent or model reads or writes it.
-
-    Args:
-        app: the name of the ADK app of the agent.
-        tool: the name of the tool.
-    """
+    """Return the reserved session state key of "always allow this tool": no tool, agent or model reads or writes it."""
     return f"{RESERVED_PREFIX}always:{app}:{tool}"
 
 
@@ -75,10 +68,8 @@ class ConfirmationRequest:
         run: the id of the ADK invocation that waits.
         call_id: the id of ADK's confirmation call, whose response is the decision.
         tool_call_id: the id of the tool's call; empty if a workflow makes it.
-        tool: the name of the tool.
         hint: the tool's reason for the request; empty if the tool states none.
-        approvers: people and roles that may decide (see `core.tools.human_requests`); None for those of the settings.
-        may_allow_always: whether a person may allow all calls of the tool in the session.
+        approvers: see `ApprovalRule`; None for those of the settings.
         tool_hash: see `ApprovalRule`; empty if a workflow makes the call.
         secret_paths: the paths of the arguments that the tool's schema marks as secret; they are not shown.
     """
@@ -116,9 +107,6 @@ def find_confirmations(events: Sequence[Event]) -> Iterator[ConfirmationRequest]
     A request for a tool counts only if the response of the tool's call requested it (`requested_tool_confirmations`),
     with the name and arguments of that call. A request of a workflow's node has an id with the node's path. Any other
     call of these names, such as one that a model or a remote agent wrote, is left out.
-
-    Args:
-        events: the events of the run, oldest first.
     """
     calls = {call.id: call for event in events for call in event.get_function_calls()}
     requested = {
@@ -163,14 +151,6 @@ def _parse_confirmation(
 
 
 def _parse_node_confirmation(run: str, question: types.FunctionCall) -> ConfirmationRequest:
-    """Return the confirmation request of a tool that is a node of a workflow.
-
-    Missing values are empty in the result.
-
-    Args:
-        run: the id of the ADK invocation.
-        question: ADK's `adk_request_input` call that requests the confirmation.
-    """
     arguments = question.args or {}
     payload = arguments.get("payload")
     node = payload if isinstance(payload, dict) else {}
@@ -191,9 +171,6 @@ def set_approval_rule(context: ToolContext, rule: ApprovalRule, secret_paths: Se
 
     A payload of the tool that is a dict keeps its other keys; any other payload is replaced, and a request with a
     payload is never allowed for all calls. Without a request in `context` nothing changes.
-
-    Args:
-        secret_paths: the paths of arguments that are not shown.
     """
     confirmation = context.actions.requested_tool_confirmations.get(context.function_call_id or "")
     if confirmation is None:
@@ -211,13 +188,8 @@ def set_approval_rule(context: ToolContext, rule: ApprovalRule, secret_paths: Se
 def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[ArgumentPath]:
     """Return the paths of the arguments that a JSON Schema marks as secret.
 
-    The mark is `writeOnly: true` or `format: password`. References and combinations of schemas are followed. A path is
-    a tuple of names of fields and positions in lists. An argument that is None has no path. Values below
-    `MAX_JSON_DEPTH` levels are secret, too.
-
-    Args:
-        schema: the JSON Schema of the arguments.
-        arguments: the arguments of one call.
+    The mark is `writeOnly: true` or `format: password`. References and combinations of schemas are followed. An
+    argument that is None has no path. Values below `MAX_JSON_DEPTH` levels are secret, too.
 
     Raises:
         SchemaError: the schema is too large for the budget of `SchemaResolver`.
@@ -273,8 +245,6 @@ class _ValueSchemas:
     """The schemas of a value, and those of its fields and items as far as they are known.
 
     Attributes:
-        parts: the schemas of the value, with those that they refer to or combine.
-        are_secret: whether one of them marks the value as secret.
         first_items: the number of first items that may have schemas of their own.
         inner: the schemas of fields by name, and of items by position; of all others by None and -1.
     """

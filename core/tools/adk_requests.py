@@ -42,11 +42,9 @@ class QuestionRequest:
 
     Attributes:
         run: the id of the ADK invocation that waits.
-        call_id: the id of the call.
         tool: the name of the call: `adk_request_input`, `get_user_choice`, or that of a tool.
-        arguments: the arguments of the call: the question's text and schema or options.
         deciders: people and roles that may answer (see `core.tools.human_requests`), from `approvers` in the `payload`
-            of a workflow's `RequestInput`; None without these.
+            of a workflow's `RequestInput`.
     """
 
     run: str
@@ -58,12 +56,9 @@ class QuestionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision on a confirmation request, by a person or because it expired.
+    """Decision on a confirmation request; the call is not allowed if the request expired.
 
-    Attributes:
-        call_id: the id of ADK's confirmation call.
-        arguments_hash: SHA-256 of the arguments that the approver saw.
-        is_allowed: whether the call may be made; False if the request expired.
+    `call_id` is that of ADK's confirmation call. The hash is the SHA-256 of the arguments that the approver saw.
     """
 
     call_id: str
@@ -73,14 +68,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to a question, or its expiry.
-
-    Attributes:
-        call_id: the id of the call that asks.
-        tool: the name of the call that asks.
-        value: JSON value of the answer; None if the question expired.
-        is_expired: whether nobody answered in time.
-    """
+    """Answer to a question as a JSON value, or its expiry: nobody answered in time."""
 
     call_id: str
     tool: str
@@ -90,13 +78,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class MessageAnswer:
-    """A message that answers a question; the message has a run of its own.
-
-    Attributes:
-        run: the run id of the message.
-        asking_run: the id of the run that asks; `run` continues it.
-        call_id: the id of the call that asks.
-    """
+    """A message that answers a question; its `run` continues the run that asks."""
 
     run: str
     asking_run: str
@@ -117,13 +99,7 @@ def clean_model_call(call: types.FunctionCall) -> None:
 
 
 def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
-    """Return the questions in ADK events that have no response there, oldest first.
-
-    Confirmations, requests for credentials and calls without an id are left out.
-
-    Args:
-        events: the events of a run, oldest first.
-    """
+    """Return the questions in ADK events without a response; confirmations and credentials are left out."""
     waiting = dict[str, QuestionRequest]()
     for event in events:
         for answer in event.get_function_responses():
@@ -162,10 +138,6 @@ def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer])
     Their parts are the function responses for ADK. Decisions that the run has stored already are left out. Each agent
     and branch gets a message of its own, since ADK 2.13 delivers a message to one of them: it routes by the first
     response and drops the others.
-
-    Args:
-        stored: the events of the run, oldest first.
-        decisions: all decisions and answers for the run.
     """
     calls = {
         call.id: (event.author, event.branch, call)
@@ -192,15 +164,6 @@ def to_response_part(
 
     A permission is valid only for the arguments that were shown. If its `arguments_hash` differs from that of the
     confirmation request, it becomes a denial.
-
-    Args:
-        decision: the decision on a confirmation, or the answer to a question.
-        call: the call that waits for the response; None if it is not stored.
-        confirmation: the confirmation request of the call; None for a question.
-
-    Returns:
-        The part. Its response has the key `confirmed` for a decision, `result` for an answer, and `error` for an
-        expired question.
     """
     response: dict[str, Any]
     match decision:
@@ -216,12 +179,7 @@ def to_response_part(
 
 
 def add_answer_secrets(secrets: RunSecrets, stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> None:
-    """Add the secret values in people's answers to the secrets of a run.
-
-    Args:
-        stored: the events of the run with the calls that ask.
-        decisions: the decisions and answers for the run.
-    """
+    """Add the secret values in people's answers to the secrets of a run."""
     calls = {call.id: call for event in stored for call in event.get_function_calls()}
     for answer in decisions:
         if isinstance(answer, Answer) and not answer.is_expired and (call := calls.get(answer.call_id)) is not None:
@@ -232,10 +190,9 @@ def add_answer_secrets(secrets: RunSecrets, stored: Sequence[Event], decisions: 
 def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
     """Return the value of an answer as ADK expects it in the function response.
 
-    Only answers to `adk_request_input` calls change. Missing properties of an object become None. ADK
-    parses a string as JSON, even if the schema requires a string: a string such as `12` is encoded as JSON, so that it
-    stays a string. So is JSON over the limits of `parse_json`, also without a schema. Any other value is returned
-    unchanged.
+    Only answers to `adk_request_input` calls change. Missing properties of an object become None. ADK parses a string
+    as JSON, even if the schema requires a string: a string such as `12` is encoded as JSON, so that it stays a string.
+    So is JSON over the limits of `parse_json`, also without a schema.
     """
     if call is None or call.name != INPUT_CALL:
         return value
@@ -254,15 +211,7 @@ def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
 
 
 def find_events_after_response(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[Event] | None:
-    """Return the events that a run stored after the first response to these decisions.
-
-    Args:
-        stored: the events of the run, oldest first.
-        decisions: decisions and answers for the run.
-
-    Returns:
-        The events, oldest first; None if the run has stored a response to none of the decisions.
-    """
+    """Return the events that a run stored after the first response to these decisions; None without one."""
     positions = _find_responses(stored)
     given = [positions[decision.call_id] for decision in decisions if decision.call_id in positions]
     return list(stored[min(given) + 1 :]) if given else None
@@ -275,10 +224,6 @@ def find_approved_calls(
 
     Only responses after the run's first response to `decisions` count, so that ADK's placeholder before it does not.
     The `arguments_hash` of a decision is not compared. Calls that a workflow makes, which have no id, are left out.
-
-    Args:
-        stored: the events of the run, oldest first.
-        decisions: all decisions and answers for the run.
     """
     approved_ids = {
         decision.call_id for decision in decisions if isinstance(decision, Decision) and decision.is_allowed
@@ -295,10 +240,7 @@ def find_approved_calls(
 
 
 def _find_responses(events: Sequence[Event]) -> dict[str, int]:
-    """Return the index in `events` of each person's response, by call id.
-
-    A call that was made again after its response has no response yet.
-    """
+    """Return the index in `events` of each person's response, by call id; a call that is made again has none."""
     positions = dict[str, int]()
     for i, event in enumerate(events):
         for call in event.get_function_calls():

@@ -33,13 +33,10 @@ class ToolInvocation:
     """Session, run, id and arguments of one tool call, by which it is logged.
 
     Attributes:
-        session: the id of the session.
         generation: the session's generation. After a reset, a call of the former generation cannot begin.
         run: the id of the ADK invocation.
-        id: the id of the call, unique in the run.
-        tool: the name of the tool.
         fence: token of the turn that makes the call; once another worker owns the turn, the call can neither begin nor
-            end. None without a turn.
+            end.
     """
 
     session: str
@@ -55,10 +52,8 @@ class ToolInvocation:
 class ToolCallEntry:
     """Logged tool call that an earlier attempt at the run began.
 
-    Attributes:
-        has_ended: whether the tool returned a result or an error.
-        result: the result for the model; None also if the call has not ended.
-        actions: other effects of the call: state changes, saved artifacts, confirmation requests.
+    `result` is None also if the call has not ended. `actions` are its other effects: state changes, saved artifacts,
+    confirmation requests.
     """
 
     has_ended: bool
@@ -67,7 +62,7 @@ class ToolCallEntry:
 
 
 class ToolCallLog:
-    """Store of the tool calls of runs, in the table `tool_calls`."""
+    """Store of the tool calls of runs; failures of the database are retried for at most 90 s."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -77,15 +72,9 @@ class ToolCallLog:
     ) -> ToolCallEntry | None:
         """Store the start of a tool call, unless an earlier attempt began the same call.
 
-        The same call has the same run, id, tool and arguments. If the tool or the arguments of the stored call differ,
-        the new call replaces it. Failures of the database are retried for at most 90 s: see `retry_store`.
-
-        Args:
-            may_repeat: returns whether a call that an earlier attempt at the run began may be made again.
-
-        Returns:
-            None if the call is to be made now, and its start is stored: the same call is not stored yet, or
-                `may_repeat` allows it. Otherwise the stored earlier call, which stays unchanged.
+        None if the call is to be made now, and its start is stored. Otherwise the stored earlier call, which stays
+        unchanged. The same call has the same run, id, tool and arguments. If the tool or the arguments of the stored
+        call differ, or `may_repeat` allows it, the new call replaces the stored one.
 
         Raises:
             SessionResetError: the session was reset.
@@ -118,18 +107,10 @@ class ToolCallLog:
         return await self._database.write_with_retries(write, operation=_describe(call))
 
     async def end(self, call: ToolInvocation, result: Any, actions: EventActions) -> None:
-        """Store the result of a tool call that has begun.
-
-        For a call that has not begun, or has a result already, nothing is written. Failures of the database are retried
-        for at most 90 s: see `retry_store`.
-
-        Args:
-            result: the result for the model; files in it are stored too.
-            actions: the state changes and other effects of the call.
+        """Store the result of a call, with its files; do nothing for one that has not begun, or has ended.
 
         Raises:
             TurnLostError: another worker owns the turn.
-            StoreError: the database cannot be written, even after retries.
         """
         done = to_json_value(actions.model_dump(exclude_none=True, exclude_defaults=True))
         ended = {"state": "ended", "result": _encode_result(result), "actions": done or None}
@@ -146,12 +127,10 @@ class ToolCallLog:
 
 
 def _describe(call: ToolInvocation) -> str:
-    """Return the name of a tool call for the log."""
     return f"call {call.id} of {call.tool}"
 
 
 def _is_row_of(call: ToolInvocation) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row in `tool_calls` is that of a tool call."""
     t = tool_calls.c
     return (t.session == call.session) & (t.run == call.run) & (t.id == call.id)
 
@@ -163,12 +142,6 @@ def hash_arguments(arguments: Any) -> str:
 
 
 def _begin_values(call: ToolInvocation) -> dict[str, Any]:
-    """Return the columns of `tool_calls` for a call that begins now.
-
-    Returns:
-        A dict with `tool`, `arguments`, `arguments_hash`, `state` (`begun`), `result` and `actions` (None), and
-        `started_at` (seconds since the epoch). The columns of the primary key, `session`, `run` and `id`, are left out.
-    """
     arguments = to_json_value(call.arguments)
     return {
         "tool": call.tool,
@@ -182,11 +155,7 @@ def _begin_values(call: ToolInvocation) -> dict[str, Any]:
 
 
 def _encode_result(value: Any) -> Any:
-    """Return a tool result as JSON values; a file becomes the JSON of its ADK part.
-
-    A file becomes a dict with the key `$media` and this JSON as a text. Other pydantic objects become dicts. A key that
-    begins with `$media` gets a `$` at its end.
-    """
+    """Return a result as JSON; a file becomes `{"$media": JSON}`, and a key that begins so gets a `$` at its end."""
     match value:
         case types.Part():
             return {_MEDIA_KEY: value.model_dump_json(exclude_none=True)}
@@ -204,10 +173,7 @@ def _encode_result(value: Any) -> Any:
 
 
 def _decode_result(value: Any) -> Any:
-    """Return the tool result that `_encode_result` encoded.
-
-    Files become ADK parts (`types.Part`) again. Other pydantic objects stay dicts, and tuples stay lists.
-    """
+    """Return the tool result that was encoded; pydantic objects stay dicts, and tuples stay lists."""
     match value:
         case {"$media": str(part)}:
             return types.Part.model_validate_json(part)

@@ -63,9 +63,5 @@ def get_chat() -> ChatContext:
 
 
 def set_current_chat(chat: ChatContext | None) -> None:
-    """Set the chat context of this asyncio task and of the tasks that it starts.
-
-    Args:
-        chat: None for no conversation.
-    """
+    """Set the chat context of this asyncio task and of the tasks that it starts."""
     _current.set(chat)

@@ -64,8 +64,6 @@ class HumanRequestService:
     cannot be decided, and do not expire.
 
     Args:
-        turns: store that the turns are read from and written to.
-        worker: worker that is notified when a decision starts a turn.
         approvers: people and roles that may decide on tool calls, if the tool names none.
         expiry_hours: hours until an undecided request expires.
         rates: limits of messages per person and place, for which decisions and answers by button or form count.
@@ -98,16 +96,8 @@ class HumanRequestService:
     ) -> list[HumanRequest]:
         """Store a turn's final text, run record and requests in one transaction.
 
-        The turn gets the state `answered`. No requests are stored if it was cancelled or its session was reset.
-
-        Args:
-            text: the final text of the reply.
-            usage: the model calls, as `UsageMeter.to_json` returns them.
-            requests: the confirmations and questions for which the run waits.
-            run_record: as for `TurnStore.save_answer`.
-
-        Returns:
-            All stored requests of the turn, oldest first.
+        The turn gets the state `answered`. No requests are stored if it was cancelled or its session was reset. All
+        stored requests of the turn are returned, oldest first.
 
         Raises:
             TurnLostError: another worker owns the turn, or it has ended.
@@ -158,11 +148,6 @@ class HumanRequestService:
             await insert_or_ignore(connection, human_requests, row)
 
     def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
-        """Return the columns of `human_requests` that depend on the kind of a request.
-
-        If the request names no deciders, they are the author for a question, and the approvers of the settings for an
-        approval.
-        """
         if isinstance(request, QuestionRequest):
             return {
                 "kind": "question",
@@ -186,35 +171,19 @@ class HumanRequestService:
         }
 
     async def get(self, id_: str) -> HumanRequest | None:
-        """Return an approval or question by its id; None if unknown or unreadable.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return an approval or question by its id; None if unknown or unreadable."""
         async with self._database.read() as connection:
             return next(iter(await select_requests(connection, human_requests.c.id == id_)), None)
 
     async def list_of_turn(self, turn_id: str) -> list[HumanRequest]:
-        """Return the approvals and questions of a turn, decided or not, oldest first.
-
-        Unreadable ones are left out. An unknown turn, and one without stored messages, have none.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the approvals and questions of a turn, decided or not, oldest first."""
         async with self._database.read() as connection:
             return await select_requests(connection, human_requests.c.turn == turn_id)
 
     async def list_decided(self, origin: str) -> list[HumanRequest]:
-        """Return the decided approvals and questions that led to a turn, oldest first.
+        """Return the decided approvals and questions that led to a turn (`Turn.origin`), oldest first.
 
         They are the requests whose decisions started the turn, and the question that the turn's message answers.
-
-        Args:
-            origin: the `Turn.origin` of that turn.
-
-        Raises:
-            StoreError: the database cannot be read, after all retries.
         """
         continues = _led_to_turn(origin) | (human_requests.c.answer_run == origin)
         return await self._database.read_with_retries(
@@ -225,12 +194,7 @@ class HumanRequestService:
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
         """Return the undecided requests of a session or a message's turns, oldest first.
 
-        Args:
-            session_id: the id of the session; ignored if `event_key` is given. Without both, the result is empty.
-            event_key: the event key of an inbox message, which a turn answers.
-
-        Raises:
-            StoreError: the database cannot be read.
+        `session_id` is ignored if `event_key` is given. Without both, the result is empty.
         """
         condition = human_requests.c.session == session_id
         if event_key:
@@ -241,13 +205,7 @@ class HumanRequestService:
     async def save_message_ids(self, id_: str, message_ids: Sequence[str], address: Mapping[str, Any]) -> None:
         """Store the ids of the messages that show a request, and the address for a reply.
 
-        Args:
-            id_: the id of the request; an unknown id is ignored.
-            message_ids: the platform's ids of the messages.
-            address: address of the reply of the turn that resumes the run, in the channel adapter's format.
-
-        Raises:
-            StoreError: the database cannot be written.
+        The reply is that of the turn that resumes the run. An unknown id is ignored.
         """
         values = {"chunks": list(message_ids), "address": dict(address)}
         async with self._database.write() as connection:
@@ -257,13 +215,6 @@ class HumanRequestService:
         """Store a person's unsubmitted entries in a question's form, while it is open.
 
         Earlier entries of the person are replaced. The decision on the question deletes the entries of all people.
-
-        Args:
-            person: the platform's id of the person.
-            entries: the texts or chosen options by field name, as for `validate_form`.
-
-        Raises:
-            StoreError: the database cannot be written.
         """
         is_open = (human_requests.c.id == question.id) & human_requests.c.decision.is_(None)
         query = sa.select(human_requests.c.drafts).where(is_open).with_for_update()
@@ -273,17 +224,7 @@ class HumanRequestService:
                 await connection.execute(sa.update(human_requests).where(is_open).values(drafts=drafts))
 
     async def list_decisions(self, origin: str) -> list[Decision | Answer]:
-        """Return the decisions and answers with which a turn resumes a run.
-
-        Args:
-            origin: the `Turn.origin` of that turn.
-
-        Returns:
-            A `Decision` for each approval and an `Answer` for each question, the oldest request first.
-
-        Raises:
-            StoreError: the database cannot be read, after all retries.
-        """
+        """Return the decisions and answers with which a turn (`Turn.origin`) resumes a run, oldest first."""
         query = sa.select(human_requests).where(_led_to_turn(origin), human_requests.c.decision.is_not(None))
         oldest_first = query.order_by(human_requests.c.requested_at, human_requests.c.id)
         rows = await self._database.run_with_retries(oldest_first, operation=f"the decisions for turn {origin}")
@@ -294,35 +235,12 @@ class HumanRequestService:
 
         An approval past its time expires instead. After the last decision on the requests of its turn, a new turn
         resumes the run. A denial over a user rate limit is stored too, but resumes no run in which nothing is approved.
-
-        Args:
-            id_: the id of the approval.
-            verdict: `approved`, `denied`, or `always` to allow all calls of the tool in the session.
-
-        Returns:
-            The result. `is_first` is False, and nothing is stored, if they may not decide, or not now.
-
-        Raises:
-            StoreError: the database cannot be written, after all retries.
+        `is_first` of the result is False, and nothing is stored, if they may not decide, or not now.
         """
         return await self._decide_with_retries(id_, [person], verdict)
 
     async def answer(self, id_: str, person: User, value: Any) -> DecisionResult:
-        """Store a person's answer to an open question that they may answer.
-
-        A question past its time expires instead. After the last decision on the requests of its turn, a new turn
-        resumes the run.
-
-        Args:
-            id_: the id of the question.
-            value: JSON value that fits the form of the question; it is not checked.
-
-        Returns:
-            The result. `is_first` is False, and nothing is stored, if they may not answer, or not now.
-
-        Raises:
-            StoreError: the database cannot be written, after all retries.
-        """
+        """Store a person's answer to an open question, as `decide` does; its form is not checked."""
         return await self._decide_with_retries(id_, [person], "answered", value)
 
     async def _decide_with_retries(
@@ -340,19 +258,8 @@ class HumanRequestService:
         The message answers the oldest question that takes messages (see `Question.takes_messages`) and that each
         message of the turn may answer (see `Question.may_be_answered_by`). If that is the only request of its turn, the
         run of the message continues the asking run. Otherwise the answer is stored like one that was entered in the
-        form.
-
-        Args:
-            turn: the turn of the message.
-            authors: the author of each of the turn's messages; the last one is stored as the person who answered.
-            text: the text of the message without author names.
-
-        Returns:
-            The result; without a question if the message answers none, and with an `error` if the text does not fit the
-            question: nothing is stored then. A run that has answered a question before has only `answers`.
-
-        Raises:
-            StoreError: the database cannot be used, after all retries.
+        form. Nothing is stored if the text does not fit the question. A run that has answered a question before has
+        only `answers`. The last of `authors` is stored as the person who answered. The text has no author names.
         """
         if not turn.may_answer_question:
             return MessageAnswerResult()
@@ -381,13 +288,7 @@ class HumanRequestService:
         text: str,
         answers: Mapping[str, MessageAnswer],
     ) -> MessageAnswerResult:
-        """Answer the oldest open question that a message may answer.
-
-        It runs in the caller's transaction.
-
-        Args:
-            answers: the messages that have answered questions of the session, by their run id.
-        """
+        """Answer the oldest open question that a message may answer, in the caller's transaction."""
         await lock_session_row(connection, turn.session_id)
         is_open = (human_requests.c.session == turn.session_id) & human_requests.c.decision.is_(None)
         is_question = (human_requests.c.kind == "question") & (human_requests.c.expires_at >= time.time())
@@ -442,11 +343,7 @@ class HumanRequestService:
         return expired
 
     async def run_expiry(self, show: Callable[[HumanRequest], Awaitable[None]]) -> None:
-        """Call `expire` every 15 seconds, until cancelled; log failures.
-
-        Args:
-            show: called with each expired request, to update its messages; its failure is logged.
-        """
+        """Call `expire` and `show` its requests every 15 seconds, until cancelled; log failures."""
 
         async def expire() -> None:
             for request in await self.expire():
@@ -470,17 +367,12 @@ class HumanRequestService:
         """Store the decision on a request, in the caller's transaction.
 
         Nothing is stored if the request is decided already or the person may not decide. The verdict is `expired` if
-        the request has expired. The verdict `always` also allows the tool in the session's state. After the last
-        decision on the requests of the turn, `_queue_next_turn` is run.
+        the request has expired. The verdict `always` also allows the tool in the session's state.
 
         Args:
             people: the people who decide, of whom the last is stored as the decider; empty for an expiry, which needs
                 no permission.
-            value: the answer, if `verdict` is `answered`.
             counts: whether it counts for the user rate limits, over which only a denial is stored. A message does not.
-
-        Returns:
-            The result; its request is None if the id is unknown.
         """
         of_request = human_requests.c.session == sessions.c.id, human_requests.c.id == id_
         session = (await connection.execute(sa.select(sessions.c.id, sessions.c.user_id).where(*of_request))).first()
@@ -533,11 +425,8 @@ class HumanRequestService:
     ) -> None:
         """Insert the inbox row that resumes the run, if no request of the turn is open.
 
-        The workers are notified of the row. If all requests are questions that expired, no row is inserted: their calls
-        get an error as response. The same holds without room in the rate limits if nothing was approved or answered.
-
-        Args:
-            has_room: whether the last decision is within the user rate limits.
+        If all requests are questions that expired, no row is inserted: their calls get an error as response. The same
+        holds without room in the user rate limits if nothing was approved or answered.
         """
         c = human_requests.c
         of_turn = sa.select(c.kind, c.decision, c.run, c.call_id).where(c.turn == request.turn_id)
@@ -559,13 +448,11 @@ class HumanRequestService:
 
 
 def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a decision started the turn of this `Turn.origin`."""
     asking_turn = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
     return human_requests.c.turn.in_(asking_turn)
 
 
 def _is_permitted(request: HumanRequest, verdict: Verdict, person: User) -> bool:
-    """Return whether a verdict is valid for a request, and the person may decide it."""
     is_valid = request.permits(verdict) if isinstance(request, Approval) else verdict == "answered"
     return is_valid and request.may_decide(person)
 
@@ -578,10 +465,6 @@ def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[Message
     """Return the messages by which a run continues earlier runs, oldest first.
 
     The message of a run answers a question of an earlier run (`asking_run`), whose message may do the same, and so on.
-
-    Args:
-        answers: the messages that answer questions, by the id of the run that each message started.
-        run: the id of the run, whose message comes last; without one in `answers`, the result is empty.
     """
     chain = list[MessageAnswer]()
     while run in answers and len(chain) < MAX_ANSWERS:
@@ -591,10 +474,6 @@ def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[Message
 
 
 def _to_decision(row: sa.Row[Any]) -> Decision | Answer:
-    """Return the decision or answer in a decided row of `human_requests`.
-
-    It is an `Answer` if the row's `kind` is `question`, otherwise a `Decision`.
-    """
     if row.kind == "question":
         return Answer(row.call_id, row.tool, row.answer, is_expired=row.decision == "expired")
     return Decision(row.call_id, row.arguments_hash, row.decision in ("approved", "always"))

@@ -39,19 +39,15 @@ class HumanRequest:
     Attributes:
         turn_id: the id of the turn whose run waits for the decision.
         tool: the name of the tool call that waits.
-        arguments: the arguments of that call.
         author_ids: the platform's ids of the authors of the messages that led to the call, without those who only
             answered questions of the run.
-        deciders: people and roles that may decide: `author` for `author_ids`, `others` for all but the speakers,
-            `admins`, `everyone`, or the platform's ids of users and roles.
-        expires_at: seconds since the epoch.
+        deciders: people and roles that may decide: see the module.
         message_ids: the platform's ids of the messages that show the request.
         speaker_ids: the platform's ids of all people whose words are in the run.
         inbox_message: the newest message that led to the call.
-        verdict: the decision; None while the request is open. It is `approved`, `always` or `denied` for an approval,
-            `answered` for a question, and `expired` for either after its time.
+        verdict: `approved`, `always` or `denied` for an approval, `answered` for a question, `expired` for either after
+            its time; None while the request is open.
         decider: the name of the person who decided; empty while the request is open, and after an expiry.
-        decided_at: seconds since the epoch; 0 while the request is open.
     """
 
     id: str
@@ -73,7 +69,6 @@ class HumanRequest:
         return person.id in self.author_ids
 
     def may_decide(self, person: User) -> bool:
-        """Return whether the deciders of the request include a person."""
         return (
             is_permitted(self.deciders, person)
             or (AUTHOR in self.deciders and self.is_author(person))
@@ -90,7 +85,7 @@ class Approval(HumanRequest):
         may_allow_always: whether the tool lets people allow all its calls in the session.
         app_name: the name of the agent.
         tool_hash: see `core.tools.adk_confirmations.ApprovalRule`.
-        secret_paths: the paths (names of fields, positions in lists) of the arguments that are not shown.
+        secret_paths: the paths of the arguments that are not shown.
     """
 
     hint: str
@@ -101,7 +96,6 @@ class Approval(HumanRequest):
 
     @cached_property
     def shown_arguments(self) -> ShownArguments:
-        """The arguments as people see them before they decide."""
         return show_arguments(self.arguments, self.secret_paths)
 
     @property
@@ -141,15 +135,11 @@ class Question(HumanRequest):
 
     @cached_property
     def form(self) -> QuestionForm:
-        """The form fields by which a person answers the question."""
         return create_form(self.tool, self.arguments)
 
     @property
     def takes_messages(self) -> bool:
-        """True if a message in the session may be the answer.
-
-        This is so for calls whose only purpose is a question; other tools get their answer from a form.
-        """
+        """True if a message may be the answer: the call's only purpose is a question. Others have a form."""
         return self.tool in (INPUT_CALL, CHOICE_TOOL)
 
     def may_be_answered_by(self, message: InboxMessage, author: User) -> bool:
@@ -164,12 +154,10 @@ class Question(HumanRequest):
 
     @property
     def has_secret_fields(self) -> bool:
-        """True if the schema of the question marks a value as secret."""
         return has_secret_fields(self.tool, self.arguments)
 
     @property
     def masked_answer(self) -> Any:
-        """The answer with masks for secret values."""
         return mask_answer(self.tool, self.arguments, self.answer)
 
     @property
@@ -186,10 +174,9 @@ class DecisionResult:
     Attributes:
         request: the request as it is now; None if it is unknown or unreadable.
         limited: the user rate limit that the person exceeds, so that nothing is stored, unless it is a denial: that is
-            stored, but may start no turn. None if there is room.
+            stored, but may start no turn.
         is_first: whether this attempt stored the verdict. An open request past its time gets the verdict `expired`,
-            even if the person may not decide it. False for a request that was decided before, and for one within its
-            time that the person may not decide so.
+            even if the person may not decide it.
     """
 
     request: HumanRequest | None = None
@@ -202,10 +189,8 @@ class MessageAnswerResult:
     """Result of `answer_with_message`: the question that a message answers, if any.
 
     Attributes:
-        answers: the messages by which the run of this message continues earlier runs, oldest first, this one last;
-            empty if it continues none.
-        question: the question that the message answers, or would answer if it had no error; None without one.
-        error: why the message does not fit the question; None if it does.
+        answers: the messages by which the run of this message continues earlier runs, oldest first, this one last.
+        question: the question that the message answers, or would answer if it had no error.
     """
 
     answers: tuple[MessageAnswer, ...] = ()
@@ -217,9 +202,6 @@ async def select_requests(connection: AsyncConnection, condition: sa.ColumnEleme
     """Return the approvals and questions that match a SQL condition, oldest first.
 
     A request is left out if its turn has no stored message any more, or if it is unreadable; the latter is logged.
-
-    Args:
-        condition: condition on `human_requests`, and on `turns` for the turn that made the request.
     """
     query = sa.select(human_requests, turns.c.origin, turns.c.agent).join(turns, turns.c.id == human_requests.c.turn)
     order = human_requests.c.requested_at, human_requests.c.id
@@ -239,16 +221,7 @@ async def select_requests(connection: AsyncConnection, condition: sa.ColumnEleme
 
 
 def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
-    """Return the approval or question in a row of `human_requests`.
-
-    It is a `Question` if the row's `kind` is `question`, otherwise an `Approval`.
-
-    Args:
-        inbound: the newest message that led to the request.
-
-    Raises:
-        TypeError: a column of the row is unreadable.
-    """
+    """Return the approval or question in a row; raise `TypeError` if the row is unreadable."""
     if not isinstance(row.arguments, dict):
         raise TypeError("the arguments are no JSON object")
     common: dict[str, Any] = {

@@ -49,23 +49,14 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MergedSchema:
-    """JSON Schema after its references and combinations were merged into it.
-
-    Attributes:
-        keywords: the merged schema, with the keywords of forms only.
-        is_nullable: whether it accepts null.
-    """
+    """JSON Schema after its references and combinations were merged into it, with the keywords of forms only."""
 
     keywords: Mapping[str, Any] = field(default_factory=dict)
     is_nullable: bool = False
 
 
 class SchemaResolver:
-    """Resolver of the references and combinations in one JSON Schema, each part once.
-
-    Args:
-        root: the schema to which references (`#/...`) are relative. It must not change.
-    """
+    """Resolver of the references and combinations in one JSON Schema, which must not change; each part once."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -123,10 +114,8 @@ class SchemaResolver:
     def list_parts(self, schemas: Iterable[Any]) -> list[Mapping[str, Any]]:
         """Return parts of the schema, and the parts that they refer to or combine, each once.
 
-        Parts that are no mapping, such as `true`, are left out, and references without a target are ignored.
-
-        Raises:
-            SchemaError: the budget is used up.
+        Parts that are no mapping, such as `true`, are left out, and references without a target are ignored. Raises a
+        `SchemaError` if the budget is used up.
         """
         parts, pending = dict[int, Mapping[str, Any]](), list(schemas)
         while pending:
@@ -144,11 +133,6 @@ class SchemaResolver:
         return list(parts.values())
 
     def _find_reference(self, reference: Any) -> Any:
-        """Return the part of the schema at a reference such as `#/$defs/Name`.
-
-        Raises:
-            SchemaError: the schema has no such part.
-        """
         if not isinstance(reference, str):
             raise SchemaError("its reference is no text")
         if reference not in self._references:
@@ -276,8 +260,7 @@ _budget: ContextVar[_Budget] = ContextVar("validation_budget")
 class AnswerValidator:
     """Validator of answers against one JSON Schema, of the draft that its `$schema` names.
 
-    Raises:
-        SchemaError: the draft is unknown, or the validator fails at the schema.
+    Raises a `SchemaError` if the draft is unknown, or the validator fails at the schema.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -297,8 +280,7 @@ class AnswerValidator:
     def find_errors(self, value: Any) -> list[ValidationError]:
         """Return the most relevant error of each field or item of a value, and of the whole value.
 
-        Raises:
-            UncheckableError: the validator failed, or the budget is used up.
+        Raises an `UncheckableError` if the validator failed, or the budget is used up.
         """
         token = _budget.set(_Budget())
         try:
@@ -353,7 +335,6 @@ def _is_option(schema: Any) -> bool:
 
 @cache
 def _extend(draft: Any) -> Any:
-    """Return a validator class of `jsonschema` with limited keywords."""
     keywords = {
         **draft.VALIDATORS,
         **{name: check for name, check in _OWN_KEYWORDS.items() if name in draft.VALIDATORS},
@@ -394,7 +375,6 @@ def _count(value: Any) -> int:
 
 
 def _search(pattern: str, text: str) -> bool | None:
-    """Return whether a pattern matches; None beyond the limits of patterns."""
     budget = _budget.get()
     if len(pattern) > MAX_PATTERN:
         return None

@@ -52,10 +52,7 @@ class McpConfig(BaseModel):
 
     Attributes:
         command: program that starts a local server, which is used over its standard streams.
-        args: arguments of `command`.
-        env: variables of the environment of `command`.
         url: address of a remote server, which is used over streamable HTTP; either this or `command` is set.
-        headers: HTTP headers of each request to `url`.
         tools: names of the tools that may be used; None for all.
         prefix: prefix of the tools' names, before an underscore; None for the server's name, empty for no prefix.
         seconds: time limit of the server's start and of each call.
@@ -77,13 +74,7 @@ class McpConfig(BaseModel):
     @field_validator("env", "headers")
     @classmethod
     def _fill_in_variables(cls, values: Mapping[str, str], info: ValidationInfo) -> dict[str, str]:
-        """Return `env` or `headers` with the value of the variable for each `${NAME}`.
-
-        The variables are the validation context. Each value used is registered as a secret, which is redacted in logs.
-
-        Raises:
-            ValueError: a variable is not set.
-        """
+        """Fill in each `${NAME}`; the value is registered as a secret, which is redacted in logs."""
         known: Mapping[str, str] = info.context or {}
         for name in _VARIABLE.findall(" ".join(values.values())):
             if name not in known:
@@ -93,11 +84,6 @@ class McpConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_transport(self) -> "McpConfig":
-        """Check that either `command` or `url` is set, and return the configuration.
-
-        Raises:
-            ValueError: both or neither are set.
-        """
         if bool(self.command) == bool(self.url):
             raise ValueError("it must have either a command or a url")
         return self
@@ -105,10 +91,6 @@ class McpConfig(BaseModel):
 
 class McpServer(BaseToolset):
     """ADK toolset with the tools of one MCP server, connected at the first use.
-
-    Args:
-        name: the name of the server in the configuration file.
-        retry_pause: seconds after a failure until the next attempt to reach the server.
 
     Attributes:
         is_available: whether the server answered the last request for its tools; True before the first one.
@@ -161,10 +143,6 @@ class McpServer(BaseToolset):
         return tools
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        """Add an instruction to a model request if the server's tools are unavailable.
-
-        The tools are requested by `get_tools` first. If they are available, the request stays unchanged.
-        """
         await self.get_tools_with_prefix(tool_context)
         if not self.is_available:
             llm_request.append_instructions(
@@ -183,9 +161,7 @@ class McpServer(BaseToolset):
 def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) -> list[McpServer]:
     """Return the MCP servers that a TOML file configures, not connected yet.
 
-    Args:
-        file: path of the file.
-        variables: values of `${NAME}`; the environment takes precedence. An empty value counts as not set.
+    The environment takes precedence over `variables`. An empty value counts as not set.
 
     Raises:
         SettingsError: the file is missing or malformed, names an unset variable, or the extra `mcp` is not installed.
@@ -219,11 +195,6 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
 
 
 def _create_toolset(config: McpConfig) -> "McpToolset":
-    """Return ADK's toolset of a server, which connects at its first use.
-
-    Raises:
-        ImportError: the extra `mcp` is not installed.
-    """
     from google.adk.tools.mcp_tool import (  # noqa: PLC0415 - an extra
         McpToolset,
         StdioConnectionParams,

@@ -57,10 +57,7 @@ class UrlRefusedError(Exception):
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an IP address is on the public internet.
-
-    The addresses of this machine, its network and its cloud are not.
-    """
+    """Return whether an address is public: not of this machine, its network or its cloud."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_V4)
     if address.ipv4_mapped is not None:
@@ -75,9 +72,6 @@ class _PublicResolver(AbstractResolver):
     """Resolver that raises `UrlRefusedError` if any address of a host is not allowed.
 
     aiohttp connects to the addresses that this resolver returns, so a name cannot change between check and connection.
-
-    Args:
-        is_allowed: returns whether an IP address may be connected to.
     """
 
     def __init__(self, is_allowed: Callable[[Address], bool]) -> None:
@@ -100,17 +94,14 @@ class _PublicResolver(AbstractResolver):
 async def open_url(
     first_url: str, is_allowed: Callable[[Address], bool] = is_public
 ) -> AsyncIterator[tuple[str, aiohttp.ClientResponse]]:
-    """Send a GET request to a URL, and follow at most 5 redirects.
-
-    The caller limits the time.
+    """Send a GET request to a URL, and follow at most 5 redirects; the caller limits the time.
 
     Args:
         first_url: the URL, of the scheme `http` or `https` and without a user name.
         is_allowed: returns whether an IP address may be connected to.
 
     Yields:
-        A tuple of the URL after all redirects, and the response to it, with any status. The response is closed after
-        the block.
+        The URL after all redirects, and the response to it, with any status. It is closed after the block.
 
     Raises:
         UrlRefusedError: the URL or a redirect is not allowed, or there are more redirects. If a host name leads to an
@@ -145,9 +136,6 @@ def _check_url(url: URL, is_allowed: Callable[[Address], bool]) -> None:
 
     Host names are checked when they are resolved. aiohttp does not resolve hosts of digits and dots, but connects to
     them as addresses: `127.1` is this machine.
-
-    Raises:
-        UrlRefusedError: the URL is not allowed.
     """
     if url.scheme not in ("http", "https") or not url.host or url.user is not None:
         raise UrlRefusedError("the url must begin with http:// or https:// and a host, without a user name")

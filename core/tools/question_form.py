@@ -57,8 +57,6 @@ _FALSE_WORDS = frozenset({"no", "n", "false", "아니요", "아니오"})
 
 @dataclass(frozen=True, slots=True)
 class FormOption:
-    """Option of a field: the label that people see, and the JSON value of the answer."""
-
     label: str
     value: Any
 
@@ -73,7 +71,7 @@ class FormField:
             and `array` a JSON value of this type.
         options: the options of a `choice`, `choices` or `boolean`.
         default: JSON value of the answer if nothing is entered; ignored unless `has_default`.
-        min_length, max_length: the limits of a text, in characters; None for no limit. The validator checks them.
+        min_length, max_length: the limits of a text, in characters. The validator checks them.
         is_secret: whether the answer is not shown: the schema has `writeOnly` or the format `password`.
     """
 
@@ -109,7 +107,7 @@ class QuestionForm:
 
     @property
     def choice(self) -> FormField | None:
-        """The form's only field, if a person chooses one option in it; else None."""
+        """The form's only field, if a person chooses one option in it."""
         field_ = self.fields[0] if len(self.fields) == 1 else None
         return field_ if field_ is not None and field_.options and field_.kind in ("choice", "boolean") else None
 
@@ -136,14 +134,10 @@ class EntryError(ValueError):
 
 
 def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
-    """Return the form by which a person answers a question.
+    """Return the form by which a person answers the call `tool` with a question.
 
-    The form of `adk_request_input` is made from its schema, that of `get_user_choice` from its options. Any other call
-    has one text field.
-
-    Args:
-        tool: the name of the call with the question, as in `core.tools.adk_requests.QuestionRequest`.
-        arguments: the arguments of that call.
+    It is made from the schema of `adk_request_input` or the options of `get_user_choice`. Any other call has one text
+    field.
     """
     if tool == INPUT_CALL:
         schema = arguments.get("response_schema", arguments.get("responseSchema"))
@@ -182,15 +176,12 @@ def _create_sample(form: QuestionForm) -> Any:
 
 
 class _FormBuilder:
-    """Builder of the form for a JSON Schema within the limits of `check_json`."""
-
     def __init__(self, schema: Any) -> None:
         self._schema = schema
         self._resolver = SchemaResolver(schema)
         self._options = dict[int, tuple[FormOption, ...]]()  # by the id of the list in the schema
 
     def build(self) -> QuestionForm:
-        """Return the form: a field per property of an object schema, otherwise one field."""
         merged = self._resolver.merge(self._schema)
         if _get_type(merged.keywords) in ("object", "several", "") and merged.keywords.get("properties"):
             return self._build_object_form(merged.keywords)
@@ -255,7 +246,6 @@ class _FormBuilder:
         return replace(plain, kind="list" if _get_type(items) in ("string", "") else "array")
 
     def _list_options(self, schema: Mapping[str, Any]) -> tuple[FormOption, ...]:
-        """Return the options of a schema without null: its `enum`, `const`, or alternatives that are all `const`."""
         key = "enum" if schema.get("enum") is not None else next(filter(schema.get, ("oneOf", "anyOf")), None)
         if key is None:
             return (FormOption(_to_label(schema["const"]), schema["const"]),) if "const" in schema else ()
@@ -297,7 +287,6 @@ def _check_option_count(options: Sequence[Any]) -> None:
 
 
 def _get_type(schema: Mapping[str, Any]) -> str:
-    """Return the type in lower case; empty without one, `several` for several types and alternatives without one."""
     if "type" not in schema and (schema.get("anyOf") or schema.get("oneOf")):
         return "several"
     type_ = schema.get("type") or ""
@@ -322,7 +311,6 @@ def _to_text(value: Any) -> str:
 
 
 def _to_line(text: str) -> str:
-    """Return a text without invisible characters, as one line with single spaces."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     return " ".join(INVISIBLE_CHARACTERS.sub(" ", storable_text(text)).split())
@@ -333,15 +321,13 @@ def _to_short_line(text: Any, max_characters: int) -> str:
 
 
 def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str | None, EntryError]]:
-    """Return the JSON value of a person's entries in a form, and the errors in them.
+    """Return the JSON value of a person's entries in a form, and the errors in them by field name.
+
+    The value is complete only without errors. The error of the whole form is under None, and only if no field has one.
 
     Args:
         entries: what `validate_entry` takes, by field name; a missing entry is a blank one. A blank optional entry
             becomes the default; without a default, the answer lacks the field, and ADK passes None for it.
-
-    Returns:
-        The answer, which is complete only without errors: a dict if `form.is_object`, otherwise the value of the only
-        field. And the errors by field name; that of the whole form is under None, and only if no field has one.
     """
     only = form.fields[0]
     values, errors = dict[str, Any](), dict[str | None, EntryError]()
@@ -369,7 +355,6 @@ def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str |
 
 
 def _find_errors(form: QuestionForm, value: Any) -> dict[str | None, EntryError]:
-    """Return the violations of the schema by field name, and that of the whole form under None."""
     fields = {field_.name: field_ for field_ in form.fields}
     errors = dict[str | None, EntryError]()
     for error in form.validator.find_errors(value) if form.validator else ():
@@ -383,7 +368,6 @@ def _find_errors(form: QuestionForm, value: Any) -> dict[str | None, EntryError]
 
 
 def _explain(form: QuestionForm, error: ValidationError) -> tuple[Fault, float | str | None]:
-    """Return the fault of a violation, and the limit that people are told."""
     instance: Any = error.instance
     match error.validator, error.validator_value:
         case "required", list(names):
@@ -403,11 +387,11 @@ def _explain(form: QuestionForm, error: ValidationError) -> tuple[Fault, float |
 def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
     """Return the JSON value of a person's entry in a field; `validate_form` checks the value against the schema.
 
+    A blank entry in an optional field becomes an empty list for `choices`, and an empty text for others.
+
     Args:
         entry: the entered text; for an option, `OPTION_PREFIX` and its position, or its label or value in any case.
             Several options are a list, or the lines of a text.
-
-            A blank entry in an optional field becomes an empty list for `choices`, and an empty text for others.
 
     Raises:
         EntryError: the entry has no value for the field.
@@ -473,11 +457,7 @@ def _parse_object(form: QuestionForm, text: str) -> Entries:
 
 
 def to_entry(field_: FormField, value: Any) -> str | list[str]:
-    """Return the entry for a JSON value: the text for which `validate_entry` returns it.
-
-    The text of an option is `OPTION_PREFIX` and its position. The entry of `choices` is a list of such texts, or an
-    empty one if the value is no list. None becomes an empty text.
-    """
+    """Return the entry for a JSON value: the text, or texts of options, for which `validate_entry` returns it."""
     if value is None:
         return ""
     match field_.kind:
@@ -533,12 +513,7 @@ def _describe_option(field_: FormField, positions: Mapping[str, int], value: Any
 
 
 def _find_options(field_: FormField, texts: Sequence[str]) -> list[Any]:
-    """Return the JSON values of options, or raise `EntryError`.
-
-    Args:
-        texts: for each option, `OPTION_PREFIX` and its position, or its label or value in any case; for `boolean` also
-            a word in `_TRUE_WORDS` or `_FALSE_WORDS`. A label has precedence over a value.
-    """
+    """Return the JSON values of options, or raise `EntryError`; a label has precedence over a value."""
     values, options = list[Any](), dict[str, FormOption]()
     for text in texts:
         position, folded = text.removeprefix(OPTION_PREFIX), _to_line(text).casefold()
@@ -557,7 +532,6 @@ def _find_options(field_: FormField, texts: Sequence[str]) -> list[Any]:
 
 
 def _index_texts(field_: FormField) -> dict[str, FormOption]:
-    """Return the options by their values and labels; of several with one text, the first, and labels first."""
     options = field_.options[::-1]
     values = {_to_option_text(option.value).casefold(): option for option in options}
     return values | {option.label.casefold(): option for option in options}
@@ -574,10 +548,6 @@ def _to_number(field_: FormField, text: str) -> int | float:
 
 
 def _to_json(field_: FormField, text: str) -> Any:
-    """Return the JSON value of a text, or raise `EntryError`.
-
-    It is a dict for `object`, a list for `array`. Text that is no JSON is returned for a `json` field without a name.
-    """
     try:
         value = parse_json(text)
     except ValueError as error:
@@ -592,6 +562,5 @@ def _to_json(field_: FormField, text: str) -> Any:
 
 
 def _get_json_fault(error: ValueError) -> Fault | None:
-    """Return the fault of JSON that is over a limit of `check_json`; None for a text that is no JSON."""
     limit = error.limit if isinstance(error, JsonLimitError) else None
     return limit and ("json_number" if limit == "number" else "json_depth")

@@ -36,12 +36,9 @@ _CUT_NOTE = "… (cut: there is more)"
 def to_model_result(result: Any) -> Any:
     """Return a tool's result as JSON values without keys (see `redact_vendor_keys`), cut to a limited size.
 
-    The limits are 100,000 characters, 10,000 values and 32 levels of nesting.
-
-    Returns:
-        None, a boolean, a number, a text, a list, or a dict with text keys. ADK's and other pydantic objects, such as
-        files, stay unchanged. Bytes become base64, and over 1,000 of them their number. A note replaces each part that
-        is cut.
+    The limits are 100,000 characters, 10,000 values and 32 levels of nesting. ADK's and other pydantic objects, such as
+    files, stay unchanged. Bytes become base64, and over 1,000 of them their number. A note replaces each part that is
+    cut.
     """
     return _ResultConverter().convert(result)
 
@@ -54,14 +51,6 @@ class _ResultConverter:
         self._values = _MAX_VALUES
 
     def convert(self, result: Any, depth: int = 0) -> Any:
-        """Return a value of the result as JSON, without keys and cut to the limits.
-
-        Pydantic objects stay unchanged, and a note replaces each part that is cut. The value uses up the limits of the
-        converter.
-
-        Args:
-            depth: the number of mappings and lists around the value.
-        """
         self._values -= 1
         match result:
             case int() if result.bit_length() > _MAX_INTEGER_BITS:
@@ -100,10 +89,6 @@ class _ResultConverter:
         return converted
 
     def _cut_text(self, text: str) -> str:
-        """Return a text without keys, cut to the characters left for the result.
-
-        A cut text ends with a note about its length. The length of the text is subtracted from the characters left.
-        """
         limit = max(self._characters, 0)
         self._characters -= len(text)
         redacted = redact_vendor_keys(clean_text(text[: limit + 1]))
@@ -111,16 +96,10 @@ class _ResultConverter:
 
     @property
     def _is_full(self) -> bool:
-        """True if no characters or no values are left."""
         return self._characters <= 0 or self._values <= 0
 
 
 def _to_json(value: Any) -> Any:
-    """Return an object that is no JSON value as JSON values.
-
-    Short bytes become base64, and bytes over `_MAX_INLINE_BYTES` a text with their length. An object that contains
-    itself becomes the name of its class. Other objects become the JSON that pydantic makes of them, else their `str`.
-    """
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode() if len(value) <= _MAX_INLINE_BYTES else f"({len(value)} bytes)"
     try:
@@ -132,14 +111,9 @@ def _to_json(value: Any) -> Any:
 async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
     """Save the bytes in a tool's result as artifacts of the session.
 
-    Args:
-        tool: the name of the tool, from which the names of the files are made. A key with a suffix, such as `a.csv`, is
-            the name of its file.
-
-    Returns:
-        The result with a dict in place of bytes that are the whole result, or an item of a mapping or list. The dict
-        has the keys `file`, `kind`, `size` and `note`. A result without such bytes is returned unchanged. A mapping or
-        list without bytes among its own items is not searched further.
+    A dict with `file`, `kind`, `size` and `note` takes the place of bytes that are the whole result, or an item of a
+    mapping or list. The names of the files are made from the name of the tool; a key with a suffix, such as `a.csv`, is
+    the name of its file. A mapping or list without bytes among its own items is not searched further.
     """
     match result:
         case bytes() | bytearray():
@@ -153,19 +127,10 @@ async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
 
 
 def _get_file_name(key: object, tool: str) -> str:
-    """Return a file name for the bytes under a key of a tool's result.
-
-    It is the key if the key has a suffix, else `TOOL_KEY`.
-    """
     return str(key) if isinstance(key, str) and "." in key else f"{tool}_{key}"
 
 
 async def _save_file(data: bytes, name: str, context: ToolContext) -> dict[str, Any]:
-    """Save bytes as an artifact, and return its name, type and size for the model.
-
-    Returns:
-        A dict with `file` (the name), `kind` (the MIME type), `size` in bytes, and `note`, a sentence.
-    """
     declared = (media.guess_mime_type(name, None) if "." in name else None) or media.UNKNOWN_TYPE
     kind = await asyncio.to_thread(media.identify_file, data, declared)
     clean = to_one_line(name)

@@ -9,12 +9,7 @@ from core.tools.adk_confirmations import find_masked_paths, has_secret_mark
 
 
 def has_secret_fields(tool: str, arguments: Mapping[str, Any]) -> bool:
-    """Return whether the response schema of a question marks a value as secret.
-
-    Args:
-        tool: the name of the call with the question.
-        arguments: the arguments of that call.
-    """
+    """Return whether the response schema of a question marks a value as secret."""
     return has_secret_mark(_get_schema(tool, arguments))
 
 
@@ -23,11 +18,6 @@ def find_answer_paths(tool: str, arguments: Mapping[str, Any], answer: Any) -> l
 
     A text, number or list in which nothing is marked is secret as a whole if the schema has a secret field: a model
     accepts answers that do not fit its schema.
-
-    Args:
-        tool: the name of the call with the question.
-        arguments: the arguments of that call.
-        answer: the JSON value of the answer.
     """
     schema = _get_schema(tool, arguments)
     paths = find_masked_paths(schema, answer) if isinstance(schema, Mapping) else []
@@ -36,29 +26,14 @@ def find_answer_paths(tool: str, arguments: Mapping[str, Any], answer: Any) -> l
 
 
 def list_message_secrets(tool: str, arguments: Mapping[str, Any], text: str, answer: Any) -> list[Any]:
-    """Return the secret values in a message that answers a question.
-
-    If the question has a secret field, the whole text is secret.
-
-    Args:
-        tool: the name of the call with the question.
-        arguments: the arguments of that call.
-        text: the text of the message.
-        answer: the JSON value of the answer in the text.
-    """
+    """Return the secrets in a message that answers a question; all of it, if a field is secret."""
     if not has_secret_fields(tool, arguments):
         return []
     return [text, *(get_value(answer, path) for path in find_answer_paths(tool, arguments, answer))]
 
 
 def mask_answer(tool: str, arguments: Mapping[str, Any], answer: Any) -> Any:
-    """Return an answer with `[redacted]` for its secret values.
-
-    Args:
-        tool: the name of the call with the question.
-        arguments: the arguments of that call.
-        answer: the JSON value of the answer.
-    """
+    """Return an answer with `[redacted]` for its secret values."""
     return mask_paths(answer, find_answer_paths(tool, arguments, answer))
 
 

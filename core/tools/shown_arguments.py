@@ -47,8 +47,8 @@ class ShownArguments:
 def show_arguments(arguments: Any, secret_paths: Set[ValuePath]) -> ShownArguments:
     """Return the arguments of a tool call as people see them.
 
-    Secrets are the values at `secret_paths`, and known secrets (such as tokens of the settings) in any text. A note
-    with the length of the secret takes its place. Invisible characters are escaped.
+    A note with the length replaces each value at `secret_paths`, and each known secret (such as tokens of the settings)
+    in any text. Invisible characters are escaped.
     """
     masked, hidden = arguments, 0
     if secret_paths or has_known_secret(_iterate_texts(arguments)):
@@ -59,7 +59,6 @@ def show_arguments(arguments: Any, secret_paths: Set[ValuePath]) -> ShownArgumen
 
 
 def _iterate_texts(arguments: Any) -> Iterator[str]:
-    """Yield the texts and names in JSON."""
     pending = [arguments]
     while pending:
         match pending.pop():
@@ -81,7 +80,6 @@ def _has_at_most(arguments: Any, values: int) -> bool:
 
 
 def _mask_secrets(arguments: Any, secret_paths: Set[ValuePath]) -> tuple[Any, int]:
-    """Return arguments with a note in place of each secret, and the number of secrets."""
     hidden = 0
 
     def mask(length: int) -> str:
@@ -112,14 +110,7 @@ def _mask_secrets(arguments: Any, secret_paths: Set[ValuePath]) -> tuple[Any, in
 
 
 def fit_arguments(arguments: Any) -> tuple[str, int]:
-    """Return arguments as JSON of at most `MAX_ARGUMENTS` characters.
-
-    A JSON that is too long with indentation is not indented. If it is still too long, each long text in it is
-    truncated, and at last the whole JSON.
-
-    Returns:
-        The JSON; the number of characters that are left out.
-    """
+    """Return arguments as JSON of at most `MAX_ARGUMENTS` characters, and the number of missing ones."""
     whole = _to_json(arguments)
     if not _has_at_most(arguments, MAX_ARGUMENTS):  # cutting texts would not be enough
         return whole[:MAX_ARGUMENTS], len(whole) - MAX_ARGUMENTS
@@ -133,11 +124,7 @@ def fit_arguments(arguments: Any) -> tuple[str, int]:
 
 
 def _to_json(arguments: Any, *, indent: int | None = None) -> str:
-    """Return arguments as JSON, with JSON escapes for invisible characters.
-
-    Args:
-        indent: the spaces per level; None for JSON on one line.
-    """
+    """Return arguments as JSON, with JSON escapes for invisible characters."""
     if indent is None:
         text = json.dumps(arguments, ensure_ascii=False)
     else:  # `json` indents ten times more slowly, and by the depth of each value

@@ -128,8 +128,8 @@ def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
 def is_tool_allowed(tool: BaseTool, speaker: User) -> bool:
     """Return whether a user may use a tool, by the ids in its `restrict_to`.
 
-    These are ids of users and of roles (on Slack: user groups), or `admins`; one of them must match. A tool without
-    `restrict_to` is allowed for everybody.
+    These are ids of users and of roles (on Slack: user groups), or `admins`; one of them must match. Without
+    `restrict_to`, everybody may use the tool.
     """
     rules = (getattr(marked, "restrict_to", None) for marked in (tool, getattr(tool, "func", None)))
     return all(is_permitted(rule, speaker) for rule in rules if isinstance(rule, tuple))
@@ -176,7 +176,6 @@ def set_tool_timeout(tool: BaseTool, seconds: float) -> None:
 
 
 def _without_app_plugins(context: ToolContext) -> ToolContext:
-    """Return a copy of a tool's context in which only Parley's plugins are active."""
     call, run = copy(context), context._invocation_context
     plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(PLUGIN_PREFIX)])
     call._invocation_context = run.model_copy(update={"plugin_manager": plugins})
@@ -184,13 +183,7 @@ def _without_app_plugins(context: ToolContext) -> ToolContext:
 
 
 def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
-    """Return a `Tool`, an ADK tool or a function as an ADK tool.
-
-    An ADK tool is returned itself.
-
-    Raises:
-        ToolError: `tool` is none of these.
-    """
+    """Return a `Tool`, an ADK tool or a function as an ADK tool; raise `ToolError` for anything else."""
     match tool:
         case Tool():
             return ToolAdapter(tool)
@@ -203,10 +196,7 @@ def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
 
 
 def load_tools(names: Sequence[str]) -> list[BaseTool]:
-    """Import the tools that the setting `TOOLS` names, and return them as ADK tools.
-
-    Args:
-        names: each as `package.module:name`.
+    """Import the tools that the setting `TOOLS` names, each as `package.module:name`.
 
     Raises:
         ToolError: a module or name is unknown, or names no tool; the message has one line for each.
@@ -223,11 +213,6 @@ def load_tools(names: Sequence[str]) -> list[BaseTool]:
 
 
 def _load_tool(name: str) -> BaseTool:
-    """Import one tool by `package.module:name`, and return it as an ADK tool.
-
-    Raises:
-        ToolError: the name is malformed, cannot be imported, or names no tool.
-    """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise ToolError(f"{name or 'an empty name'} is no tool: write it as package.module:name")

@@ -15,11 +15,6 @@ from core.store.schema import sessions, turns
 
 
 def _is_owned_by(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a turn has this id, owner and claim number.
-
-    Args:
-        turn: the id, as a value or a bind parameter, like the others.
-    """
     return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.claim_number == claim)
 
 
@@ -33,13 +28,7 @@ OWNS_TURN = _is_owned_by(
 
 @dataclass(frozen=True, slots=True)
 class FencingToken:
-    """Claim of a turn by a worker; writes with this token fail after another claim.
-
-    Attributes:
-        turn: the id of the turn.
-        worker: the id of the worker.
-        claim_number: the number of the claim; each claim of the turn increments it.
-    """
+    """Claim of a turn by a worker; writes with this token fail after another claim, which increments the number."""
 
     turn: str
     worker: str
@@ -47,10 +36,7 @@ class FencingToken:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The bind parameters of the SQL condition `OWNS_TURN` for this token.
-
-        They are `owned_turn`, `owner_worker` and `owner_claim`.
-        """
+        """The bind parameters of the SQL condition `OWNS_TURN` for this token."""
         return {"owned_turn": self.turn, "owner_worker": self.worker, "owner_claim": self.claim_number}
 
     @property
@@ -64,11 +50,7 @@ class FencingToken:
         return TurnLostError(f"turn {self.turn} belongs to another worker")
 
     async def check(self, connection: AsyncConnection) -> None:
-        """Read the turn's row without a lock, and check that this token is its last claim.
-
-        Raises:
-            TurnLostError: the turn has been claimed again, or is deleted.
-        """
+        """Check without a lock that this token is the turn's last claim; else raise `TurnLostError`."""
         if (await connection.execute(sa.select(turns.c.id).where(self.owns_turn))).first() is None:
             raise self.lost_error
 
@@ -76,11 +58,8 @@ class FencingToken:
 def join_owned_turn(query: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Return a query of `sessions` joined with a token's turn, to lock both rows.
 
-    The caller adds `FOR UPDATE`, which locks the session's row first.
-
-    Args:
-        query: the query of `sessions`.
-        is_own: `FencingToken.owns_turn` or `OWNS_TURN`.
+    The caller adds `FOR UPDATE`, which locks the session's row first. `is_own` is `FencingToken.owns_turn` or
+    `OWNS_TURN`.
     """
     return query.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
@@ -90,12 +69,9 @@ async def lock_session_and_turn(
 ) -> None:
     """Lock a session's row against a reset, and its turn's row against another claim.
 
-    The locks last until the caller's transaction ends.
+    The locks last until the caller's transaction ends. Without a `fence`, only the session is locked.
 
     Args:
-        session: the id of the session.
-        generation: the expected session generation.
-        fence: token of the turn; None to lock only the session.
         lock_options: the arguments of SQLAlchemy's `with_for_update`.
 
     Raises:

@@ -50,20 +50,11 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """True if the lease has certainly not ended, by the event loop's clock.
-
-        It is False before `acquire`. On SQLite, it stays True afterwards.
-        """
+        """True if the lease has certainly not ended; False before `acquire`, always True on SQLite after it."""
         return event_loop.now() < self._until
 
     async def acquire(self) -> None:
-        """Insert this worker's row into `workers`.
-
-        On SQLite, the rows of former processes are deleted first.
-
-        Raises:
-            StoreError: the database cannot be used.
-        """
+        """Insert this worker's row into `workers`; on SQLite, delete those of former processes."""
         async with self._database.write() as connection:
             if self._database.is_sqlite:
                 await connection.execute(sa.delete(workers))
@@ -79,10 +70,6 @@ class Lease:
             await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, failure="the lease cannot be renewed")
 
     async def _renew(self) -> None:
-        """Write a new expiry time of the lease to `workers`.
-
-        After a failure, which is raised, `may_take_over` is False for twice the duration of the lease.
-        """
         try:
             async with asyncio.timeout(self._seconds), self._database.write() as connection:
                 started_at = await self._write(connection)
@@ -123,25 +110,14 @@ class Lease:
         """Return the SQL condition that a row has no owner, or one whose lease has ended.
 
         While `may_take_over` is False, no lease counts as ended.
-
-        Args:
-            owner: the column with the id of the worker that owns the row.
         """
         return has_no_live_owner(owner, sa.literal(self.may_take_over), self._database.now)
 
     def _delay_takeover(self) -> None:
-        """Set `may_take_over` to False for twice the duration of a lease.
-
-        Other workers may have failed to renew for the same reason as this one.
-        """
         self._takeover_from = event_loop.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> float:
-        """Write this worker's expiry time to its row in `workers`, or insert the row.
-
-        Returns:
-            The event loop's time before the statement. The lease lasts from this time, once the caller has committed.
-        """
+        """Write this worker's expiry time, and return the time from which the committed lease lasts."""
         started_at = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker_id).values(lease_expires_at=until)
@@ -152,11 +128,7 @@ class Lease:
         return started_at
 
     def _extend(self, started_at: float) -> None:
-        """Set the time until which `is_valid` is True, from the start of the renewal.
-
-        If the lease had ended, a warning is logged. For twice the duration of a lease, `may_take_over` is then False,
-        and `may_have_ended` is True.
-        """
+        """Set the time until which `is_valid` is True, from the start of the renewal."""
         if self._until and not self.is_valid:
             log.warning("this worker was blocked for longer than its lease lasts")
             self._delay_takeover()
@@ -167,11 +139,6 @@ class Lease:
 def has_no_live_owner(
     owner: sa.ColumnElement[Any], may_take_over: sa.ColumnElement[bool], now: sa.ColumnElement[float]
 ) -> sa.ColumnElement[bool]:
-    """Return the condition of `Lease.has_no_live_worker`, also for statements that are built once.
-
-    Args:
-        may_take_over: `Lease.may_take_over`.
-        now: `Database.now`.
-    """
+    """Return the condition of `Lease.has_no_live_worker`, also for statements that are built once."""
     live = sa.select(workers.c.id).where(workers.c.lease_expires_at > now)
     return owner.is_(None) | (may_take_over & owner.not_in(live))

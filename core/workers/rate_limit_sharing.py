@@ -41,8 +41,7 @@ async def exchange_usage(
     It runs until it is cancelled. A failure is logged. On SQLite there are no other workers, and it returns at once.
 
     Args:
-        announce: returns this worker's usage by name of the limit. A changed usage is written to this worker's row in
-            `workers`.
+        announce: returns this worker's usage.
         share: called every second with the usages of the other live workers, one mapping per worker.
     """
     announced: LimitUsages = {}

@@ -51,19 +51,13 @@ class ShardAssignment:
         self.has_free_shard = False
 
     def row_name(self, shard: int, count: int) -> str:
-        """Return the `name` of a shard's row in `channels`.
-
-        It is `NAME:SHARD/COUNT`, or `NAME` if `count` is 1.
-        """
+        """Return a shard's row in `channels`: `NAME:SHARD/COUNT`, or `NAME` if `count` is 1."""
         return self._name if count == 1 else f"{self._name}:{shard}/{count}"
 
     async def get_shard_count(self) -> int | None:
         """Return the number of shards into which live workers divide the channel.
 
         If they disagree, it is the highest number. None if no live worker owns a shard.
-
-        Raises:
-            StoreError: the database cannot be read.
         """
         held = sa.select(channels.c.name).where(self._is_ours(), ~self._lease.has_no_live_worker(channels.c.owner))
         async with self._database.read() as connection:
@@ -77,9 +71,6 @@ class ShardAssignment:
         A set may be empty. The caller must disconnect shards that are no longer yielded before it requests the next
         set: they are released then, and other workers may connect them. A failure of the database is logged, and the
         set stays the same.
-
-        Args:
-            count: the number of shards of the channel.
         """
         self._assigned = None
         while True:
@@ -108,10 +99,6 @@ class ShardAssignment:
 
         `watch` takes this worker's other shards away as well. If all live workers have failed so, they divide the
         shards all the same. A failure of the database is logged.
-
-        Args:
-            shards: the numbers of the shards.
-            count: the number of shards of the channel.
         """
         self._assigned = (self._assigned or frozenset()).difference(
             shards
@@ -119,15 +106,13 @@ class ShardAssignment:
         await self._release(self._is_row_of(shards, count), no_shards_until=self._database.now + NO_SHARDS_SECONDS)
 
     async def acquire_identify_slot(self, part: int, count: int, seconds: float) -> None:
-        """Wait until no worker identifies a shard of a group, and reserve the group.
+        """Wait until no worker identifies a shard of a group, and reserve the group for some seconds.
 
         Discord requires that the shards of one group identify one after another. A database error is logged and ends
         the wait.
 
         Args:
             part: the group: a shard's number modulo Discord's `max_concurrency`.
-            count: the number of shards of the channel.
-            seconds: seconds for which the group is reserved.
         """
         is_row = channels.c.name == self.row_name(part, count)
         try:
@@ -146,9 +131,6 @@ class ShardAssignment:
         """Claim free shards up to this worker's quota, and return its shards.
 
         Shards beyond the quota stay in the table until they are released; the result leaves them out.
-
-        Args:
-            count: the number of shards of the channel.
         """
         worker_id = self._lease.worker_id
         leaders, candidates = await self._read(count)
@@ -166,14 +148,7 @@ class ShardAssignment:
     async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
         """Return the owner of each shard, and the workers that may get shards.
 
-        Missing rows in `channels` are inserted.
-
-        Args:
-            count: the number of shards of the channel.
-
-        Returns:
-            A tuple of the owners, in the order of the shards, each the id of a live worker or None; and the ids of the
-            workers. Workers that could not connect a shard recently are left out, unless no others are live.
+        Workers that could not connect a shard recently are left out, unless no others are live.
         """
         worker_id, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
@@ -195,15 +170,6 @@ class ShardAssignment:
         return [leaders.get(name) for name in names], fit_workers or [worker for worker, _ in fitness]
 
     async def _claim(self, shards: Collection[int], count: int) -> frozenset[int]:
-        """Make this worker the owner of those shards that have no live owner.
-
-        Args:
-            shards: the numbers of the shards.
-            count: the number of shards of the channel.
-
-        Returns:
-            The numbers of the shards that this worker now owns.
-        """
         acquired = set[int]()
         if shards:
             async with self._database.write() as connection:
@@ -216,14 +182,6 @@ class ShardAssignment:
         return frozenset(acquired)
 
     async def _release(self, rows: sa.ColumnElement[bool], **values: sa.ColumnElement[float]) -> None:
-        """Release the matching shards that this worker owns, in one transaction.
-
-        A failure is logged.
-
-        Args:
-            rows: SQL condition on `channels`, which has a row for each shard.
-            values: columns of this worker's own row in `workers` to write.
-        """
         worker_id = self._lease.worker_id
         try:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
@@ -238,14 +196,7 @@ class ShardAssignment:
             )
 
     def _is_row_of(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
-        """Return the SQL condition that a row of `channels` is of one of these shards.
-
-        Args:
-            shards: the numbers of the shards.
-            count: the number of all shards of the bot.
-        """
         return channels.c.name.in_([self.row_name(shard, count) for shard in shards])
 
     def _is_ours(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition that a row of `channels` is a shard of this channel."""
         return (channels.c.name == self._name) | channels.c.name.startswith(f"{self._name}:", autoescape=True)

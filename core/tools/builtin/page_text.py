@@ -26,10 +26,7 @@ _SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030"}
 
 
 def decode(body: bytes, charset: str) -> str:
-    """Return the text of a page, decoded by its charset.
-
-    UTF-8 is used if the charset is none of the encodings of web pages. Invalid bytes become U+FFFD.
-    """
+    """Return the text of a page; UTF-8 if the charset is none of the encodings of web pages."""
     name = charset.strip().lower().replace("_", "-")
     name = _SUPERSETS.get(name, name)
     try:
@@ -39,11 +36,7 @@ def decode(body: bytes, charset: str) -> str:
 
 
 def to_markdown(page: str) -> str:
-    """Return an HTML page as Markdown; a page can make this take minutes.
-
-    Raises:
-        ImportError: the extra `web` is not installed.
-    """
+    """Return an HTML page as Markdown; raise `ImportError` without the extra `web`."""
     text: str | None = import_module("html_to_markdown").convert(page).content
     return (text or "").strip()
 
@@ -62,10 +55,8 @@ def limit_memory() -> None:
 def main(charset: str, kind: str, max_characters: str) -> None:
     """Write the text of the page on standard input to standard output, as UTF-8.
 
-    Args:
-        charset: the charset of the response's header.
-        kind: `html` to convert the page to Markdown; anything else for plain text.
-        max_characters: a number; at most one character more is written, by which the caller detects a longer text.
+    `kind` is `html` to convert the page to Markdown. At most one character more than `max_characters` is written, by
+    which the caller detects a longer text.
     """
     limit_memory()
     text = decode(sys.stdin.buffer.read(), charset)

@@ -33,8 +33,6 @@ _HTML_TYPES = ("text/html", "application/xhtml")
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """Limits of the calls that run at the same time."""
-
     pages: Semaphore
     conversions: Semaphore
 
@@ -55,7 +53,6 @@ class PageReader:
     """Handler of the tool `read_page`: fetches a web page and returns its text.
 
     Attributes:
-        is_allowed: returns whether an IP address may be connected to.
         timeout_seconds: the limit of the whole call: waiting for other calls, redirects and conversion included.
     """
 
@@ -63,12 +60,7 @@ class PageReader:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     async def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the text of the page at the argument `url`, or an error, for the model.
-
-        Returns:
-            A dict with `url` and `text`, and `cut` (True) if the text is incomplete. Otherwise a dict with `error`, a
-            sentence, and `url` if the response is no page: see `_read_response`.
-        """
+        """Return `url` and `text` of the page, and `cut` if the text is incomplete; or an `error`."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 return await self._read(str(arguments.get("url", "")))
@@ -88,14 +80,6 @@ class PageReader:
 
 
 async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str, Any]:
-    """Return the tool's result for an HTTP response.
-
-    It has the `url`, and the `text` of the page, with `cut` (True) if it was cut. For a status other than 200, and
-    for a page that is no text, it has the `url` and an `error`.
-
-    Args:
-        url: the URL after redirects.
-    """
     if response.status != 200:
         return {"error": f"the page answers with status {response.status}", "url": url}
     if not response.content_type.startswith(_TEXT_TYPES):
@@ -108,17 +92,7 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
 
 
 async def _convert(body: bytes, charset: str, *, is_html: bool) -> tuple[str, bool]:
-    """Return the body of a page as text or Markdown, and whether the whole body was converted.
-
-    If the whole body cannot be converted, the first `MAX_BYTES_OF_DENSE_PAGE` are.
-
-    Args:
-        charset: the charset of the HTTP response.
-
-    Raises:
-        ImportError: the extra `web` is not installed.
-        UrlRefusedError: the page cannot be converted.
-    """
+    """Return the body of a page as text or Markdown, and whether that is all; else only its beginning."""
     if is_html and find_spec("html_to_markdown") is None:
         raise ImportError("html_to_markdown")
     for part in dict.fromkeys((body, body[:MAX_BYTES_OF_DENSE_PAGE])):
@@ -128,11 +102,7 @@ async def _convert(body: bytes, charset: str, *, is_html: bool) -> tuple[str, bo
 
 
 async def _run_converter(body: bytes, charset: str, *, is_html: bool) -> str | None:
-    """Return the body of a page as text or Markdown, converted in another process.
-
-    Returns:
-        At most one character more than `MAX_CHARACTERS`; None if the process failed, as it does at its memory limit.
-    """
+    """Convert a page in another process; None if the process failed, as it does at its memory limit."""
     kind = "html" if is_html else "text"
     async with _get_slots().conversions:
         process = await asyncio.create_subprocess_exec(

@@ -36,11 +36,7 @@ async def search_history(query: str, tool_context: ToolContext) -> dict[str, Any
 
 
 def _excerpt(text: str, words: list[str]) -> str:
-    """Return the part of a text around the first occurrence of the first word.
-
-    It has at most `_EXCERPT_CHARACTERS`, and `…` where the text is cut. Case is ignored, as by `fold_text`. If the text
-    lacks the word, the part is the beginning of the text.
-    """
+    """Return the part of a text around the first occurrence of the first word."""
     folded_position = fold_text(text).find(fold_text(words[0])) if words else 0
     # Folding changes lengths: ß becomes ss.
     position = bisect_left(range(len(text)), folded_position, key=lambda i: len(fold_text(text[:i])))
