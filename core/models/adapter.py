@@ -108,21 +108,11 @@ class ModelAdapter(BaseLlm):
         return LlmCapabilities(output_schema_and_tools=False)
 
     def resolve_name(self, selected: str | None) -> str:
-        """Return the full name of the model to call: the selected one or the adapter's.
-
-        Args:
-            selected: the full name of the model that the conversation has selected; None without a selection. It is
-                ignored if `is_fixed` is True, or if it is no key of `selectable`.
-        """
+        """Return the full name of the model to call: the selected one if it is `selectable`, and not `is_fixed`."""
         return self.model if selected is None or self.is_fixed or selected not in self.selectable else selected
 
     def supported_files(self, model: str) -> SupportedFiles:
-        """Return the types and sizes of files that a model accepts.
-
-        Args:
-            model: the full name of the model. A name that is neither `selectable` nor a fallback is given to
-                the adapter's own provider.
-        """
+        """Return the types and sizes of files that the model with this full name accepts."""
         handle = self._get_handle(model)
         return handle.provider.supported_files(handle.model)
 
@@ -132,10 +122,6 @@ class ModelAdapter(BaseLlm):
         """Yield the responses of a model call: see the class.
 
         Each pass of the loop sends one request to a vendor. Another one follows an error, or a pause of the answer.
-
-        Args:
-            llm_request: ADK's request; its `model` is the full name of the model to call.
-            stream: whether partial responses are wanted.
         """
         meter = get_current_meter()
         is_stale = False  # whether a failed attempt has yielded partial responses
@@ -195,9 +181,6 @@ class ModelAdapter(BaseLlm):
 
         A request that the model refuses is sent again without its files, since no vendor says which file is at fault.
         If the conversation is too long for a fallback, its newer half is sent.
-
-        Raises:
-            ProviderError: no attempt is left.
         """
         if isinstance(error, ProviderRequestError) and not answer.is_shown:
             messages = _shorten(answer.request.messages, error, is_fallback=bool(attempts.instead_of))
@@ -213,27 +196,14 @@ class ModelAdapter(BaseLlm):
         return _AnswerBuilder(name, handle.provider, _to_model_request(llm_request, handle), self.open_thinkers)
 
     def _get_handle(self, name: str) -> ModelHandle:
-        """Return the provider of a model, and the model's name at that vendor.
-
-        For a name that is neither selectable nor a fallback, they are the adapter's own provider, and the name.
-        """
+        """Return a model's handle; the adapter's own provider gets a name that is not listed."""
         return self.selectable.get(name) or self.fallbacks.models.get(name) or ModelHandle(self.provider, name)
 
 
 def _shorten(
     messages: Sequence[ModelMessage], refusal: ProviderRequestError, *, is_fallback: bool
 ) -> list[ModelMessage] | None:
-    """Return the messages of a refused request with less content, or None.
-
-    For a fallback whose context is too short, the older half of the messages is left out. In all other cases, a
-    description replaces each file.
-
-    Args:
-        is_fallback: whether the model replaces another one that failed.
-
-    Returns:
-        The messages, oldest first; None if there is nothing to leave out.
-    """
+    """Return a refused request's messages with less content; None if there is nothing to leave out."""
     if is_fallback and isinstance(refusal, ContextLengthError):
         return shorten_history(messages)
     plain = drop_files(messages)
@@ -260,11 +230,6 @@ def _should_repeat(llm_request: LlmRequest, response: LlmResponse) -> bool:
 
 
 def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequest:
-    """Return ADK's request as a request to a provider.
-
-    A description replaces each file that the model does not accept. If the last message is neither a user's nor a tool
-    result, a user message tells the model to go on.
-    """
     config = llm_request.config
     history = convert_messages(llm_request.contents, config.system_instruction)
     messages = drop_unsupported_files(
@@ -293,15 +258,10 @@ def _to_usage_metadata(usage: Usage) -> types.GenerateContentResponseUsageMetada
 class _AnswerBuilder:
     """Builder of a model's answer from the events of its streams: one, or several if the vendor pauses it.
 
-    Args:
-        model: the full name of the model.
-        open_thinkers: see `ModelAdapter`.
-
     Attributes:
         request: the newest request for the answer; its tool calls have other ids than those of the answer.
         input_file_tokens, file_tokens: estimates for the files in the newest request, and in its answer so far.
         usage: the token counts of the ended requests.
-        done: the last event of the stream of the newest request; None until it has come.
         is_shown: whether a partial response was yielded.
     """
 
@@ -339,18 +299,15 @@ class _AnswerBuilder:
 
     @property
     def is_paused(self) -> bool:
-        """True if another request continues the answer, which the vendor has paused."""
         return self.done is not None and bool(self.done.paused_content) and self._continuations < MAX_CONTINUATIONS
 
     def continue_request(self) -> None:
-        """Replace the request by the one that continues the paused answer."""
         assert self.done is not None, "a paused stream has ended"
         self.request = replace(self.request, paused_content=self.request.paused_content + self.done.paused_content)
         self._continuations += 1
         self._begin_stream()
 
     def add(self, event: ProviderEvent) -> Iterator[LlmResponse]:
-        """Add an event of the stream, and yield the partial responses of its text and thoughts."""
         for piece in self._thinking.read(event):
             match piece:
                 case Done():
@@ -371,11 +328,6 @@ class _AnswerBuilder:
                         yield _response([_text_part(piece.text, isinstance(piece, Thought))], partial=True)
 
     def _add_piece(self, piece: Text | Thought | Media | ToolCall) -> None:
-        """Add a piece of the answer, joined to the last piece if both are text or thought.
-
-        Pieces with a signature are not joined. A thought without text directly after an unsigned thought sets the
-        signature of that thought. A text or thought without characters and signature is ignored.
-        """
         self._bytes += len(_get_characters(piece).encode("utf-8", "replace"))
         last = self._pieces[-1] if len(self._pieces) > self._start else None
         if (joined := join_text(last, piece)) is not None:
@@ -399,16 +351,12 @@ class _AnswerBuilder:
         return self._bytes // 4 + self.file_tokens
 
     def estimate_input(self) -> int:
-        """Return the estimated tokens of the newest request."""
         paused = json.dumps(self.request.paused_content) if self.request.paused_content else ""
         texts = estimate_text_tokens(self.request.messages, self.request.tools)
         return self.input_file_tokens + texts + estimate_tokens(paused)
 
     def estimate_usage(self) -> Usage:
-        """Return the estimated tokens of the newest request and of the answer to it so far.
-
-        `output` counts text, tool calls and files, `thinking` counts thoughts.
-        """
+        """Return the estimated tokens of the newest request and its answer so far; files are part of `output`."""
         pieces = self._pieces[self._start :]
         thoughts = "".join(piece.text for piece in pieces if isinstance(piece, Thought))
         text = "".join(piece.text for piece in pieces if isinstance(piece, Text))
@@ -418,9 +366,6 @@ class _AnswerBuilder:
 
     def create_response(self) -> LlmResponse:
         """Return the complete response of the model call, once the stream has ended.
-
-        A response without text, file or call has an error code: `NO_CONTENT_ERROR_CODE` after a normal end, otherwise
-        the finish reason.
 
         Raises:
             ContentBlockedError: safety rules left no content.
@@ -462,7 +407,6 @@ class _AnswerBuilder:
 
 
 def _get_characters(piece: Text | Thought | Media | ToolCall) -> str:
-    """Return the text of a piece, or the name and arguments of a tool call; empty for a file."""
     match piece:
         case ToolCall():
             return f"{piece.name} {piece.arguments}"
@@ -490,13 +434,9 @@ def _response(parts: list[types.Part], *, partial: bool) -> LlmResponse:
 
 
 def register_adapter(make_adapter: Callable[[str], ModelAdapter], *, default: str) -> None:
-    """Register the models that agents name by a string, with ADK's registry.
+    """Register the models that agents name by a string, with ADK's registry; agents that name none get `default`.
 
     ADK has one registry per process. A later registration replaces an earlier one.
-
-    Args:
-        make_adapter: returns the adapter for the full name of a model.
-        default: the full name of the model of agents that name none.
     """
 
     class RegisteredAdapter(ModelAdapter):

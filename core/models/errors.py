@@ -18,13 +18,7 @@ from core.errors import (
 
 @contextmanager
 def convert_errors(to_provider_error: Callable[[Exception], ProviderError]) -> Iterator[None]:
-    """Raise an exception of the block as a `ProviderError`.
-
-    Every exception is converted, because no vendor's SDK has one base class for its errors.
-
-    Args:
-        to_provider_error: returns the error to raise for an exception that is not a `ProviderError`.
-    """
+    """Raise any exception of the block as a `ProviderError`: no vendor's SDK has one base class for its errors."""
     try:
         yield
     except ProviderError:
@@ -37,13 +31,8 @@ def convert_errors(to_provider_error: Callable[[Exception], ProviderError]) -> I
 def convert_parse_error(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Raise a `ProviderUnavailableError` if the block cannot parse a response.
 
-    It replaces `ValueError`, `TypeError`, `LookupError`, `AttributeError` and `RecursionError` (of JSON with too many
-    levels). Other errors are raised unchanged.
-
-    Args:
-        provider: the name of the provider.
-        has_response: returns whether the response has begun. An error before is raised unchanged, since the request
-            caused it.
+    An error before the response has begun (`has_response`) is raised unchanged, since the request caused it. JSON with
+    too many levels raises `RecursionError`.
     """
     try:
         yield
@@ -54,17 +43,7 @@ def convert_parse_error(provider: str, *, has_response: Callable[[], bool] = lam
 
 
 def status_error(provider: str, model: str, status: int, *, retry_after: float | None = None) -> ProviderError:
-    """Return the error for a response with an HTTP status that is not 2xx.
-
-    Args:
-        provider: the name of the provider.
-        model: the model's name at the vendor.
-        retry_after: seconds that the provider asks to wait; None if it asks for none.
-
-    Returns:
-        `ProviderAuthError` for 401 and 403, `ModelNotFoundError` for 404, `ProviderRateLimitError` for 429,
-        `ProviderUnavailableError` for 408 and from 500, and `ProviderRequestError` for any other status.
-    """
+    """Return the error for an HTTP status that is not 2xx; the provider asks to wait `retry_after` seconds."""
     if status in (401, 403):
         return ProviderAuthError(f"{provider} refused the key (HTTP {status})")
     if status == 404:
@@ -79,16 +58,7 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait before a retry, from the HTTP headers of a response.
-
-    `retry-after-ms` is preferred to `retry-after`, which is a number of seconds or a date.
-
-    Args:
-        headers: the headers, with keys in lower case or without regard to case.
-
-    Returns:
-        The seconds, at least 0; None without a readable header.
-    """
+    """Return the seconds to wait before a retry; the keys of the headers are in lower case, or of any case."""
     if (wait := _seconds(headers.get("retry-after-ms"))) is not None:
         return wait / 1000
     if (wait := _seconds(headers.get("retry-after"))) is not None:
@@ -100,7 +70,6 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return the number in a text, at least 0; None if it is no finite number."""
     with suppress(ValueError):
         wait = float(text or "")
         return max(0.0, wait) if isfinite(wait) else None

@@ -119,10 +119,7 @@ def to_finish_reason(reason: str) -> "FinishReason":
 
 
 def add_ending_note(text: str, finish_reason: "FinishReason | None") -> str:
-    """Return the text of an answer, with a note at its end unless the answer is complete.
-
-    An open code fence or HTML comment is closed before the note.
-    """
+    """Return an answer with a note at its end unless it is complete; an open code fence or comment is closed first."""
     note = _NOTES.get(get_ending(finish_reason))
     return f"{close_blocks(text)}\n\n{note}" if note else text
 
@@ -137,7 +134,6 @@ def close_blocks(text: str) -> str:
 
 
 def close_code_fence(text: str) -> str:
-    """Return a Markdown text, with its last code fence closed if it is open."""
     fence = indent = ""
     for match in _FENCE.finditer(text):
         before, marks, info = match.groups()

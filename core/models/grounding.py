@@ -31,7 +31,6 @@ class Source:
 
 
 def make_grounding(pages: Iterable[Source]) -> types.GroundingMetadata | None:
-    """Return web pages as Gemini's grounding metadata; None without a page."""
     chunks = [
         types.GroundingChunk(web=types.GroundingChunkWeb(uri=page.url, title=page.title or None)) for page in pages
     ]
@@ -41,10 +40,7 @@ def make_grounding(pages: Iterable[Source]) -> types.GroundingMetadata | None:
 def merge_grounding(
     first: types.GroundingMetadata | None, second: types.GroundingMetadata | None
 ) -> types.GroundingMetadata | None:
-    """Return the second grounding metadata, with the first one's pages in front.
-
-    A page that is in both is listed once. The arguments stay unchanged. If one of them is None, the other is returned.
-    """
+    """Return the second metadata with the first one's pages in front, each once; the arguments stay unchanged."""
     if first is None or second is None or first == second:
         return second or first
     earlier = first.grounding_chunks or []
@@ -53,11 +49,7 @@ def merge_grounding(
 
 
 def find_sources(response: LlmResponse) -> list[Source]:
-    """Return the web pages in a response or event, in order, each once.
-
-    They come from its grounding, its citations and the URLs that the model read. Pages without a web address
-    (`is_web_address`) are left out. A title is cut at `_MAX_TITLE_CHARACTERS`.
-    """
+    """Return the pages with a web address in a response or event, in order, each once."""
     found = dict[str, Source]()
     for source in _list_pages(response):
         if is_web_address(source.url):
@@ -66,10 +58,7 @@ def find_sources(response: LlmResponse) -> list[Source]:
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether a text is an http(s) address that a Markdown link can contain.
-
-    An address with a user name or with more than `MAX_URL_CHARACTERS` is not.
-    """
+    """Return whether a text is an http(s) address that a Markdown link can contain, without a user name."""
     if len(url) > MAX_URL_CHARACTERS or not url.isprintable() or set(url) & set(' <>|\\"`'):
         return False
     try:
@@ -80,7 +69,6 @@ def is_web_address(url: str) -> bool:
 
 
 def _list_pages(response: LlmResponse) -> Iterator[Source]:
-    """Yield the pages in the grounding, the citations and the read URLs of a response."""
     grounding, citations = response.grounding_metadata, response.citation_metadata
     for chunk in (grounding and grounding.grounding_chunks) or ():
         if (page := chunk.web or chunk.retrieved_context) is not None:

@@ -160,16 +160,7 @@ _BYTES_PER_TOKEN = 3
 
 
 def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
-    """Return the MIME type of a file before its download; None if it is unknown.
-
-    It is the claimed type in lower case, without parameters; an alias becomes the usual name of the type. Without a
-    claimed type, or for `application/octet-stream` or `binary/octet-stream`, the suffix of the name decides; an unknown
-    suffix gives None. A TypeScript suffix (`.ts`, `.mts`, `.cts`) always gives `text/plain`.
-
-    Args:
-        name: the name of the file.
-        claimed_type: the MIME type that the platform states; None if it states none.
-    """
+    """Return a file's MIME type (lower case, no parameters) by the platform's claim, or else by its suffix."""
     if name.lower().endswith(_CODE_SUFFIXES):
         return "text/plain"
     mime_type = (claimed_type or "").partition(";")[0].strip().lower()
@@ -186,24 +177,17 @@ def guess_suffix(mime_type: str) -> str:
 
 
 def is_text_type(mime_type: str) -> bool:
-    """Return whether a MIME type is one of text, such as source code, JSON or XML.
-
-    Args:
-        mime_type: in lower case and without parameters, as from `guess_mime_type`.
-    """
+    """Return whether a MIME type, as from `guess_mime_type`, is one of text, such as source code, JSON or XML."""
     return mime_type.startswith("text/") or mime_type in _TEXT_TYPES or mime_type.endswith(("+json", "+xml"))
 
 
 def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
     """Return the MIME type of a file from its bytes; None if it is unknown.
 
-    A known beginning of the bytes decides, even against `expected_type`. Without one, an expected audio or video type
-    is returned. If a text or nothing is expected, it is `text/plain` for every text, even an empty one. Any other
-    expected type gives None, and so do bytes that are no text.
-
-    Args:
-        expected_type: the result of `guess_mime_type`. An expected audio type is returned for the beginning of any
-            audio or video file, since both share containers.
+    A known beginning of the bytes decides, even against `expected_type`, the result of `guess_mime_type`. Only an
+    expected audio type stays for any audio or video file, since both share containers. Without a known beginning, an
+    expected audio or video type is returned. If a text or nothing is expected, it is `text/plain` for every text, even
+    an empty one.
     """
     found = _find_signature(data)
     is_media = expected_type is not None and expected_type.startswith(("audio/", "video/"))
@@ -249,9 +233,6 @@ def fit_file_name(name: str, mime_type: str) -> str:
 
     Platforms and people take the suffix for the type of a file. It stays if it is unknown, or that of a document or
     program; if both types are text or both audio or video; and if both are pictures, of which one has no signature.
-
-    Args:
-        mime_type: the type from `identify_file`.
     """
     kind, expected = guess_mime_type("", mime_type) or UNKNOWN_TYPE, guess_mime_type(name, None)
     if expected is None or kind == expected:
@@ -275,7 +256,6 @@ def _is_displayed(mime_type: str) -> bool:
 
 
 def _decode_sample(sample: bytes, *, is_cut: bool) -> str | None:
-    """Return the text of the beginning of a file; None if it is not UTF-8, or UTF-16 with a byte order mark."""
     ends = range(4 if is_cut else 1)  # bytes of a character that is cut
     texts = (decode_text(sample[: len(sample) - end], allow_legacy=False) for end in ends)
     return next((text for text in texts if text is not None), None)
@@ -296,12 +276,8 @@ def _is_passive_svg(data: bytes) -> bool:
 def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
     """Return the text in a file's bytes, with LF for CRLF; None if the file is binary.
 
-    UTF-8, and UTF-16 with a byte order mark, are text. Bytes in other encodings, or with NUL and other control
-    characters that text never has, are binary.
-
-    Args:
-        allow_legacy: whether text in older encodings is text, too. It is then read as Korean or western:
-            `channels.intake.encodings` reads it for the model.
+    Bytes with NUL and other control characters that text never has are binary. `allow_legacy` reads older encodings as
+    Korean or western: `channels.intake.encodings` reads them for the model.
     """
     encodings = ("utf-16",) if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig",)
     for encoding in (*encodings, *(_LEGACY_ENCODINGS if allow_legacy else ())):
@@ -314,10 +290,7 @@ def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
 
 
 def truncate_text(text: str, max_tokens: int) -> str:
-    """Return the beginning of a text with at most `max_tokens` estimated tokens.
-
-    The text is cut at the end of a line, if there is one.
-    """
+    """Return the beginning of a text, if possible whole lines, with at most `max_tokens` estimated tokens."""
     data = text.encode("utf-8", "replace")
     max_bytes = max(0, max_tokens) * _BYTES_PER_TOKEN
     if len(data) <= max_bytes:
@@ -327,35 +300,22 @@ def truncate_text(text: str, max_tokens: int) -> str:
 
 
 def count_tokens(text: str) -> int:
-    """Return an estimate of a text's tokens: a third of its UTF-8 bytes, rounded up.
-
-    It is at least the true count for most texts; `truncate_text` uses the same estimate.
-    """
+    """Return a high estimate of a text's tokens: at least the true count for most texts."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 def format_file(text: str, name: str) -> str:
-    """Return the content of a text file as a Markdown code block.
-
-    Args:
-        text: the content.
-        name: the name of the file; its suffix is the language of the block.
-    """
+    """Return a text file as a Markdown code block; the suffix of its name is the language of the block."""
     language = re.sub(r"\W", "", name.rpartition(".")[2], flags=re.ASCII) if "." in name else ""
     return fence_code(text, language).strip("\n")
 
 
 def make_part(mime_type: str, data: bytes) -> types.Part:
-    """Return a file as a part of an ADK message, with the bytes in `inline_data`."""
     return types.Part(inline_data=types.Blob(mime_type=mime_type, data=data))
 
 
 def add_wav_header(file: Media) -> Media:
-    """Return an audio file that players can open: raw samples get a WAV header.
-
-    Raw samples (`audio/l16` or `audio/pcm`) have 16 bits and one channel; their rate is that of the MIME type, else
-    24,000 Hz. The MIME type becomes `audio/wav`. Other files are returned unchanged.
-    """
+    """Return a file that players can open: raw samples (16 bits, one channel) get a WAV header, other files stay."""
     if file.data is None or (match := _RAW_SOUND.match(file.mime_type)) is None:
         return file
     sound = io.BytesIO()
@@ -379,30 +339,21 @@ def drop_unsupported_files(messages: Sequence[ModelMessage], supported: Supporte
 
     If all files together have more than `max_total_bytes`, the newest files stay. Older ones may come from a
     conversation with another model. Text files and addresses of files always stay.
-
-    Args:
-        messages: the messages of a request, oldest first.
-        supported: the types and sizes of files that the model accepts.
     """
     budget = _FileBudget(supported)
     return [_fit_message(message, budget) for message in reversed(messages)][::-1]
 
 
 def drop_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return messages with a description in place of each file.
-
-    Text files and addresses of files stay.
-    """
+    """Return messages with a description in place of each file, except for text files and addresses."""
     return drop_unsupported_files(messages, NO_SUPPORTED_FILES)
 
 
 def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | None:
     """Return the system message and the newer half of a conversation's messages.
 
-    The half begins with its first user message; without one, with the last user message before the half.
-
-    Returns:
-        The messages, oldest first; None if only the first message of the conversation, or none, is a user's.
+    The half begins with its first user message; without one, with the last user message before the half. None without a
+    user message after the first message.
     """
     system = [message for message in messages[:1] if message.role == "system"]
     history = messages[len(system) :]
@@ -420,10 +371,7 @@ class _FileBudget:
         self._free_bytes = supported.max_total_bytes
 
     def accept(self, file: Media) -> bool:
-        """Reserve the bytes of a file, and return whether the request can include it.
-
-        Text files and addresses of files are always accepted, and need no bytes.
-        """
+        """Reserve a file's bytes if the request can include it; text files and addresses need none."""
         if file.data is None or file.mime_type.startswith("text/"):
             return True
         size = len(file.data)
@@ -438,13 +386,6 @@ def _fit_message(message: ModelMessage, budget: _FileBudget) -> ModelMessage:
 
 
 def _fit_part(part: Part, budget: _FileBudget) -> Part:
-    """Return a part, with a description in place of files that the model cannot get.
-
-    A tool result has the descriptions under the key `left_out`.
-
-    Args:
-        budget: decides by type and size; each file that it accepts uses up some of it.
-    """
     if isinstance(part, Media) and not budget.accept(part):
         return Text(_describe(part))
     if isinstance(part, ToolResult) and part.media:
@@ -455,7 +396,6 @@ def _fit_part(part: Part, budget: _FileBudget) -> Part:
 
 
 def _describe(file: Media) -> str:
-    """Return the text for the model in place of a file that it does not get."""
     name = f"{file.name}, " if file.name else ""
     return f"[a file that is not shown to you: {name}{file.mime_type}, {format_size(len(file.data or b''))}]"
 
@@ -482,5 +422,4 @@ def move_files_to_user(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _name(file: Media) -> str:
-    """Return a file's name; its address or MIME type if it has none."""
     return file.name or file.uri or file.mime_type

@@ -25,11 +25,10 @@ def convert_messages(
 ) -> list[ModelMessage]:
     """Return the messages of an ADK request in a form that every provider accepts.
 
-    The messages stay in order. The text parts of the system instruction, joined by newlines, are the first message, the
-    only one with the role `system`. A call id has only ASCII letters, digits, `_` and `-`, at most 40. A call without
-    an id gets `call_` and its tool's name. A repeated id gets a number (`call_t`, `call_t_2`). Responses without ids
-    belong to the calls of their tool in order. A call without a response gets `INTERRUPTED_RESULT`; a response without
-    a call is dropped.
+    The text parts of the system instruction, joined by newlines, are the first message, the only one with the role
+    `system`. A call id has only ASCII letters, digits, `_` and `-`, at most 40. A repeated id gets a number (`call_t`,
+    `call_t_2`). Responses without ids belong to the calls of their tool in order. A call without a response gets
+    `INTERRUPTED_RESULT`; a response without a call is dropped.
     """
     history = _MessageBuilder()
     for content in contents:
@@ -47,22 +46,16 @@ def find_newest_question(messages: Sequence[ModelMessage]) -> int:
 
 
 def clean_tool_name(name: str, extra_characters: str = "") -> str:
-    """Return a tool's name with `_` for each character that vendors refuse.
+    """Return a tool's name, of at most 64 characters, with `_` for each character that vendors refuse.
 
-    It has 1 to 64 characters: ASCII letters, digits, `_` and `-`. A model can call a tool that does not exist. If
-    such a name were invalid, vendors would refuse every later request of the conversation.
-
-    Args:
-        extra_characters: further allowed characters.
+    A model can call a tool that does not exist. If such a name were invalid, vendors would refuse every later request
+    of the conversation.
     """
     return re.sub(rf"[^A-Za-z0-9_{extra_characters}-]", "_", name)[:64] or "_"
 
 
 def clean_text(text: str) -> str:
-    """Return a text with U+FFFD in place of NUL characters and lone surrogates.
-
-    JSON, UTF-8 and databases refuse these.
-    """
+    """Return a text with U+FFFD for NUL and lone surrogates, which JSON, UTF-8 and databases refuse."""
     if text.isascii() and "\0" not in text:
         return text
     cleaned = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -70,10 +63,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping as a dict of JSON values, with `clean_text` for all strings.
-
-    Keys are cleaned too. Bytes become base64, NaN and infinity become None, and any other object its `str`.
-    """
+    """Return JSON values with clean texts; bytes become base64, NaN and infinity None, other objects their `str`."""
     plain = to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     return {clean_text(key): _clean_value(item) for key, item in plain.items()}
 
@@ -90,13 +80,7 @@ def _clean_value(value: Any) -> Any:
 
 @dataclass(slots=True)
 class _PendingCall:
-    """Tool call of a model, with its result once a later message contains it.
-
-    Attributes:
-        id: the unique id in the request.
-        original_id: the id in the history; None without one.
-        result: the result; None until it is found.
-    """
+    """Tool call with an `id` that is unique in the request, and its result once a later message contains it."""
 
     id: str
     original_id: str | None
@@ -105,17 +89,13 @@ class _PendingCall:
 
 
 class _MessageBuilder:
-    """Builder of provider messages from ADK contents.
-
-    `build` puts the results of calls directly after the message with the calls.
-    """
+    """Builder of messages from ADK contents; `build` puts results directly after the message with their calls."""
 
     def __init__(self) -> None:
         self._messages: list[tuple[ModelMessage, list[_PendingCall]]] = []
         self._ids: set[str] = set()
 
     def add(self, content: types.Content) -> None:
-        """Add an ADK content as a message; its function responses become results of calls."""
         parts: list[Part] = []
         calls: list[_PendingCall] = []
         for part in content.parts or ():
@@ -133,10 +113,6 @@ class _MessageBuilder:
             self._messages.append((ModelMessage(role, tuple(parts)), calls))
 
     def build(self) -> list[ModelMessage]:
-        """Return the messages, each with a tool message after it if it has calls.
-
-        The tool message has one result per call; for a call without a response, it is `INTERRUPTED_RESULT`.
-        """
         messages: list[ModelMessage] = []
         for message, calls in self._messages:
             messages.append(message)
@@ -146,13 +122,11 @@ class _MessageBuilder:
         return messages
 
     def _make_call(self, call: types.FunctionCall) -> _PendingCall:
-        """Return a call with an id that is unique in the request, without a result."""
         name = call.name or ""
         call_id = re.sub(r"[^A-Za-z0-9_-]", "_", call.id or f"call_{name}")[:MAX_ID_LENGTH]
         return _PendingCall(unique_id(call_id, name, self._ids), call.id or None, name)
 
     def _add_result(self, response: types.FunctionResponse) -> None:
-        """Store a function response as the result of its call; ignore one without a call."""
         call = self._find_call(response)
         if call is None:
             return
@@ -160,7 +134,7 @@ class _MessageBuilder:
         call.result = ToolResult(call.id, call.name, result, tuple(_list_media(response)))
 
     def _find_call(self, response: types.FunctionResponse) -> _PendingCall | None:
-        """Return the call to which a function response belongs; None if there is none.
+        """Return the call to which a function response belongs.
 
         The call has the id of the response. If the call or the response has no id, it has the name of the response's
         tool. The newest message is searched first, because ids may be used again; within a message the calls keep their
@@ -193,13 +167,6 @@ def _list_texts(instruction: types.ContentUnion | None) -> Iterable[str]:
 
 
 def _convert_part(part: types.Part) -> Part | None:
-    """Return an ADK part as text, thought or file; None for an empty part.
-
-    Bytes and addresses of files become `Media`, other parts `Thought` or `Text`.
-
-    Args:
-        part: a part that is neither a function call nor a function response.
-    """
     signature = part.thought_signature
     if part.inline_data is not None:
         return Media(
@@ -231,15 +198,11 @@ def _list_media(response: types.FunctionResponse) -> Iterable[Media]:
 
 
 def wants_search(config: types.GenerateContentConfig) -> bool:
-    """Return whether the configuration of a request has Gemini's `google_search`.
-
-    For Anthropic, and for OpenAI at its own server, the provider then adds the vendor's search.
-    """
+    """Return whether Gemini's search is on; Anthropic and OpenAI's own server then get the vendor's search."""
     return any(isinstance(tool, types.Tool) and tool.google_search is not None for tool in config.tools or ())
 
 
 def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
-    """Return the functions that the model may call, with JSON Schemas of arguments."""
     return [
         ToolSpec(declaration.name or "", declaration.description or "", parameter_schema(declaration))
         for declaration in _list_declarations(config)
@@ -253,10 +216,7 @@ def find_parameter_schema(config: types.GenerateContentConfig, tool: str) -> dic
 
 
 def get_response_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
-    """Return the JSON Schema that the answer must match; None if there is none.
-
-    It is `response_json_schema` of the configuration if that is set, otherwise `response_schema`.
-    """
+    """Return the JSON Schema that the answer must match."""
     if config.response_json_schema is not None:
         return _to_json_schema(config.response_json_schema)
     if config.response_schema is not None:
@@ -271,11 +231,7 @@ def _list_declarations(config: types.GenerateContentConfig) -> Iterable[types.Fu
 
 
 def parameter_schema(declaration: types.FunctionDeclaration) -> dict[str, Any]:
-    """Return the JSON Schema of a function's arguments.
-
-    It is `parameters_json_schema` of the declaration if that is set, otherwise `parameters`. Without both, it is the
-    schema of an object without properties.
-    """
+    """Return the JSON Schema of a function's arguments; without one, that of an object without properties."""
     schema = declaration.parameters_json_schema or declaration.parameters
     return _to_json_schema(schema) if schema else {"type": "object", "properties": {}}
 

@@ -29,7 +29,7 @@ class Text:
     """Text: whole in a message, the next delta in a stream.
 
     Attributes:
-        signature: opaque bytes by which the vendor recognizes its own output; later requests send them with the text.
+        signature: opaque bytes by which the vendor recognizes its own output; later requests send them with it.
     """
 
     text: str
@@ -38,12 +38,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """Visible part of a model's thinking; never shown to users as the answer.
+    """Visible part of a model's thinking, never shown as the answer; for `signature` see `Text`.
 
     In a stream, a thought without text brings the signature of the thought before it.
-
-    Attributes:
-        signature: opaque bytes by which the vendor recognizes its own thought; later requests send them with it.
     """
 
     text: str
@@ -52,13 +49,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """File for a model or from a model: its bytes, or an address.
-
-    Attributes:
-        data: the bytes; None if there is only `uri`.
-        name: file name; empty if it is unknown.
-        signature: opaque bytes by which the vendor recognizes a file of its model; None for other files.
-    """
+    """File for a model or from a model: its bytes, or else an address; for `signature` see `Text`."""
 
     mime_type: str
     data: bytes | None = None
@@ -71,9 +62,7 @@ class Media:
 class ToolCall:
     """Tool call of a model, with complete arguments: a provider joins their deltas.
 
-    Attributes:
-        id: the id of the call, unique in the request; a provider may yield an empty one.
-        signature: opaque bytes by which the vendor recognizes its own call; later requests send them with it.
+    The id is unique in the request; a provider may yield an empty one. For `signature` see `Text`.
     """
 
     id: str
@@ -84,12 +73,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """Result of a tool call, with the files that the tool returned.
-
-    Attributes:
-        id: the id of the call.
-        name: the name of the tool.
-    """
+    """Result of a tool call, with the files that the tool returned; `id` is the call's, `name` the tool's."""
 
     id: str
     name: str
@@ -101,11 +85,7 @@ Part = Text | Thought | Media | ToolCall | ToolResult
 
 
 def describe_part(part: Part) -> tuple[str, str]:
-    """Return the kind and the content of a part as texts for people.
-
-    The kind is `text`, `thought`, `file`, `call` or `result`. A file's content is its name, type and size, without its
-    bytes; the content of a call or result is the tool's name and JSON.
-    """
+    """Return the kind and the content of a part as texts for people, without the bytes of files."""
     match part:
         case Text(text):
             return "text", text
@@ -123,12 +103,7 @@ def describe_part(part: Part) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ModelMessage:
-    """Message of a model request: its role and its parts.
-
-    Attributes:
-        role: `tool` for the results of the calls in the message before; `system` for the instruction, which comes
-            first.
-    """
+    """Message of a request; `tool` has the results of the calls in the message before, and `system` comes first."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -157,7 +132,6 @@ class ModelRequest:
 
     Attributes:
         model: the model's name at the vendor.
-        messages: the system message, if there is one, and the conversation.
         config: ADK's configuration of the call. A provider reads sampling, limits and its own options there (Gemini's
             built-in tools), but never the system instruction or the functions: `messages` and `tools` have them.
         paused_content: the content of an answer that the vendor paused: see `Done`. The answer continues after it.
@@ -174,21 +148,13 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class SupportedFiles:
-    """Files that a model accepts in a request, by type and size.
-
-    Attributes:
-        max_bytes: the most bytes of one file, by MIME type; other types are not accepted.
-        max_total_bytes: the most bytes of all files in a request.
-    """
+    """Files that a model accepts: the most bytes of one file by MIME type, and of all files in a request."""
 
     max_bytes: Mapping[str, int]
     max_total_bytes: int
 
     def supports(self, mime_type: str, size: int) -> bool:
-        """Return whether the model accepts a file of this MIME type and size in bytes.
-
-        The caller adds up the sizes for `max_total_bytes`.
-        """
+        """Return whether the model accepts a file; the caller adds up the sizes for `max_total_bytes`."""
         return size <= self.max_bytes.get(mime_type, -1)
 
 
@@ -200,12 +166,7 @@ DEFAULT_FILES = SupportedFiles(dict.fromkeys((*IMAGE_TYPES, PDF_TYPE), 3_900_000
 
 @dataclass(frozen=True, slots=True)
 class Grounding:
-    """Web pages that an answer is based on.
-
-    Attributes:
-        metadata: the pages in Gemini's format; those of other vendors are converted. None without pages.
-        read_urls: addresses of the pages that the model read as a whole.
-    """
+    """Web pages that an answer is based on, in Gemini's format; the model read `read_urls` as a whole."""
 
     metadata: GroundingMetadata | None = None
     read_urls: tuple[str, ...] = ()
@@ -215,9 +176,7 @@ class Grounding:
 class Done:
     """Last event of a complete stream: why the answer ended, and its token counts.
 
-    Attributes:
-        paused_content: the answer in the vendor's format, if the vendor paused it and continues it in another request;
-            empty otherwise.
+    If the vendor paused the answer, `paused_content` is the answer in its format, for a request that continues it.
     """
 
     finish_reason: FinishReason = field(default_factory=lambda: FinishReason.STOP)
@@ -229,12 +188,7 @@ ProviderEvent = Text | Thought | Media | ToolCall | Grounding | Done
 
 
 def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text | Thought | None:
-    """Return two deltas of text, or two of a thought, as one.
-
-    Returns:
-        `Text` for two `Text`s, `Thought` for two `Thought`s. None for events of other or different types, or if one has
-        a signature.
-    """
+    """Return two deltas of text, or of a thought, as one; None for other events, or if one has a signature."""
     match first, second:
         case Text(start, None), Text(end, None):
             return Text(start + end)
@@ -244,21 +198,13 @@ def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text
 
 
 class Provider(Protocol):
-    """Client of one vendor's models; it serves any number of concurrent calls."""
+    """Client of one vendor's models, by their names there; it serves any number of concurrent calls."""
 
     @property
     def name(self) -> str:
-        """Name of the vendor: `gemini`, `openai`, `anthropic` or `local`.
+        """Vendor (`gemini`, `openai`, `anthropic`, `local`), as in full names of models and stored signatures."""
 
-        It is part of models' full names, of error messages and, except for `gemini`, of stored thought signatures.
-        """
-
-    def supported_files(self, model: str) -> SupportedFiles:
-        """Return the types and sizes of files that a model accepts.
-
-        Args:
-            model: the model's name at the vendor.
-        """
+    def supported_files(self, model: str) -> SupportedFiles: ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         """Send a request and yield the events of the answer; the last one is `Done`.
@@ -269,8 +215,7 @@ class Provider(Protocol):
             ProviderError: the request failed, or the stream broke off.
         """
 
-    async def aclose(self) -> None:
-        """Close the HTTP connections."""
+    async def aclose(self) -> None: ...
 
 
 class ModelHandle(NamedTuple):

@@ -7,12 +7,7 @@ from core.models.vendors import VendorSettings, find_model_fault, split_model
 
 
 def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]:
-    """Return the provider for a value of `MODEL`, and the model's name at that vendor.
-
-    The SDK of the vendor is imported, but nothing is sent.
-
-    Args:
-        endpoints: keys and addresses of the vendors.
+    """Return the provider for a value of `MODEL`, and the model's name at that vendor; nothing is sent.
 
     Raises:
         SettingsError: `MODEL` names no known provider, or a setting is missing for it.
@@ -46,13 +41,7 @@ PROBE_SECONDS = 30.0
 
 
 async def probe_model(provider: Provider, model: str, seconds: float = PROBE_SECONDS) -> None:
-    """Check that a model answers: send a short request, and wait for the first event.
-
-    The connection is closed after the first event.
-
-    Args:
-        model: the model's name at the vendor.
-        seconds: the most seconds until the first event.
+    """Send a short request to a model, by its name at the vendor, and wait for the first event.
 
     Raises:
         ProviderError: the call failed, or no event came in time.

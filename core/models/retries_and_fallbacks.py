@@ -42,19 +42,14 @@ def is_retraction(response: LlmResponse) -> bool:
 
 
 def create_retraction() -> LlmResponse:
-    """Return a partial response that cancels all earlier ones of its call."""
     content = types.ModelContent("")  # ADK drops a response without content
     return LlmResponse(content=content, partial=True, custom_metadata={_RETRACTION: True})
 
 
 class Fallbacks:
-    """Models that replace a model that fails, and the models that are skipped for now.
+    """Fallback models in their order, and the skipped models; one instance serves all calls of a process.
 
-    One instance serves all calls of a process. If there are fallbacks, a model that failed is skipped for
-    `COOLDOWN_SECONDS`, unless the request was at fault: `ContentBlockedError` or `ProviderRequestError`.
-
-    Args:
-        models: the fallbacks by their full names, in the order in which they are tried.
+    If there are fallbacks, a model that failed is skipped for `COOLDOWN_SECONDS`, unless the request was at fault.
 
     Attributes:
         skipped_until: times of the event loop's clock, by the full names of the models that have failed, and have not
@@ -66,25 +61,18 @@ class Fallbacks:
         self.skipped_until = dict[str, float]()
 
     def list_candidates(self, model: str) -> list[str]:
-        """Return the names of the models to try, in order, without the skipped ones.
-
-        If all are skipped, all are returned.
-        """
+        """Return the models to try, in order, without the skipped ones; if all are skipped, all of them."""
         names = [model, *(name for name in self.models if name != model)]
         now = event_loop.now()
         return [name for name in names if self.skipped_until.get(name, now) <= now] or names
 
 
 class Attempts:
-    """Attempts at one model call: the model of the current one, and what follows its error.
+    """Attempts at one model call: `model` is the one to call now.
 
     Args:
-        model: the full name of the model that is wanted.
         delays: seconds before each retry of a model, times a random factor from 0.5 to 1.5, plus the error's
             `retry_after`. A model that was skipped, and has not answered since, gets no retry.
-
-    Attributes:
-        model: the full name of the model to call.
     """
 
     def __init__(self, fallbacks: Fallbacks, model: str, delays: Sequence[float]) -> None:
@@ -105,10 +93,7 @@ class Attempts:
         return bool(self._left)
 
     def fail(self, error: ProviderError) -> float:
-        """Decide on the next attempt after an error; return the seconds until it begins.
-
-        `model` is the same for a retry, or the next fallback. No retry follows an error that is not `retryable`, or
-        that asks for more than `MAX_RETRY_AFTER_SECONDS`.
+        """Decide on the next attempt, which may be at another `model`; return the seconds until it begins.
 
         Raises:
             ProviderError: the last error of the first model that was tried, if none answers. If that error is a fault

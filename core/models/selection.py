@@ -32,23 +32,16 @@ class ModelRegistry:
     """Registry of the models in the settings, by full names such as `openai/NAME`.
 
     Args:
-        default: model of agents and conversations without a selection.
-        others: further models that a conversation can select.
-        endpoints: keys and addresses of the vendors.
-        fallbacks: models that replace the default model when it fails, in their order.
         is_required: whether a default model that cannot be used is an error. If not, it is neither selectable nor a
             fallback.
         replaces_keyless: whether the default model, if it can be used, replaces an agent's model that has no key.
-        idle_seconds: the most seconds between two events of a stream; then the call fails.
         thinking_starts_open: whether the text of each model begins in thinking that only a closing mark ends.
 
     Raises:
-        SettingsError: a model is unknown or lacks a setting. For other models than the default, the message names the
-            setting `MODELS` or `MODEL_FALLBACKS`.
+        SettingsError: a model is unknown or lacks a setting.
 
     Attributes:
         selectable: models that a conversation can select, the default first if it can be used.
-        fallbacks: models that replace the default model when it fails.
         handles: all models by full name, including those that agents name.
         replaced_models: full names of the models without a key that the default replaces.
     """
@@ -88,13 +81,9 @@ class ModelRegistry:
         self.fallbacks = Fallbacks({name: self.handles[name] for name in fallbacks if name in self.handles})
 
     def make_adapter(self, name: str) -> ModelAdapter:
-        """Return the ADK model for the full name of a model.
+        """Return the ADK model for the default model, or for one that an agent names.
 
-        A conversation's selection replaces only the default model. If `replaces_keyless` is set, the default model
-        replaces a model without a key, whose name is added to `replaced_models`.
-
-        Args:
-            name: full name of the default model, or of a model that an agent names.
+        A conversation's selection replaces only the default model.
 
         Raises:
             SettingsError: the model is unknown or lacks a setting.
@@ -116,12 +105,7 @@ class ModelRegistry:
         )
 
     def _load_all(self, names: Sequence[str], setting: str) -> list[str]:
-        """Create the providers of models, and return a message for each wrong setting.
-
-        Args:
-            names: full names of the models.
-            setting: the name of the setting that lists the models.
-        """
+        """Load models; return a message for each wrong one but the default, whose faults the constructor has."""
         faults = list[str]()
         for name in names:
             try:
@@ -132,11 +116,6 @@ class ModelRegistry:
         return faults
 
     def _load(self, name: str) -> ModelHandle:
-        """Return the handle of a model; its provider is created at the first call.
-
-        Raises:
-            SettingsError: the model is unknown or lacks a setting.
-        """
         if name not in self.handles:
             self.handles[name] = ModelHandle(*make_provider(name, self._endpoints))
             if self._thinking_starts_open:
@@ -144,7 +123,6 @@ class ModelRegistry:
         return self.handles[name]
 
     async def aclose(self) -> None:
-        """Close the connections of all models."""
         for provider, _ in self.handles.values():
             await provider.aclose()
 
@@ -153,12 +131,8 @@ class AgentRunConfig(RunConfig):
     """ADK's run configuration, with the selected model and the user of the run.
 
     Attributes:
-        model: full name of the selected model; None for the default.
         speakers: the people for whom the agent runs; empty if unknown.
-        bot_name: the bot's name on the platform; empty if unknown.
-        tool_timer: the timer of the run's tool calls.
-        call_ids: the ids of the run's tool calls so far, of all agents and branches.
-        file_names: the names of the files in the run's events so far, of all agents and branches.
+        call_ids, file_names: those of the run so far, of all agents and branches.
         model_configs: the configuration of the newest model request of each agent, by the agent's name.
     """
 
@@ -172,20 +146,12 @@ class AgentRunConfig(RunConfig):
 
 
 class ModelSelectionPlugin(BasePlugin):
-    """ADK plugin that replaces the default model of agents by the selected model.
-
-    A selected model that the settings no longer list is ignored.
-    """
+    """ADK plugin that replaces the agents' default model by the selected one, if the settings still list it."""
 
     def __init__(self) -> None:
         super().__init__(name="parley_choice")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Set the model of a request to the one that the conversation has selected.
-
-        Without a selection, and for agents that name a model of their own, nothing changes. If the selected model is
-        unknown, a warning is logged, and the default model is called.
-        """
         run, agent = callback_context.run_config, callback_context._invocation_context.agent
         if not isinstance(run, AgentRunConfig) or run.model is None or not isinstance(agent, LlmAgent):
             return

@@ -84,10 +84,7 @@ class ThinkingReader:
         self._marks_in_code = 0
 
     def read(self, event: ProviderEvent) -> Iterator[ProviderEvent | Reclassified]:
-        """Yield the events in place of an event of the provider.
-
-        The text that may be part of a mark is yielded with a later event.
-        """
+        """Yield the events in place of one of the provider; text that may be part of a mark comes with a later one."""
         if isinstance(event, Text) and event.signature is None:
             self._buffer += event.text
             yield from self._read_buffer(is_final=False)
@@ -167,7 +164,6 @@ class ThinkingReader:
         return False
 
     def _take(self, size: int) -> Iterator[Text | Thought]:
-        """Yield the first `size` characters of the buffer, and remove them."""
         taken = self._buffer[:size]
         self._buffer = self._buffer[size:]
         if self._state is _State.WATCHED:
@@ -177,12 +173,7 @@ class ThinkingReader:
 
 
 def _is_in_code(before: str, after: str, *, is_final: bool) -> bool | None:
-    """Return whether a mark is in a code block or a code span; None if more text decides.
-
-    Args:
-        before, after: the text before and after the mark.
-        is_final: whether no more text follows.
-    """
+    """Return whether a mark is in a code block or a code span; None if more text decides."""
     if close_code_fence(before) != before:
         return True
     paragraph = _BLANK_LINE.split(before)[-1]

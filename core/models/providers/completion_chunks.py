@@ -29,12 +29,7 @@ _THOUGHT_TYPES = ("thinking", "reasoning")
 
 
 class CompletionReader:
-    """Reader of one answer.
-
-    Attributes:
-        finish: the finish reason; empty until the server has sent one.
-        usage: the token counts; 0 for those that the server has not sent, or that cannot be read.
-    """
+    """Reader of one answer; `finish` is empty, and each token count 0, until the server has sent it."""
 
     def __init__(self) -> None:
         self.finish = ""
@@ -128,10 +123,7 @@ def _is_thought(delta: Mapping[str, Any]) -> bool:
 
 
 def _read_image(image: Any) -> Media:
-    """Return an image of an answer as a file, from a data URL or a web address.
-
-    The web address is not fetched, and its type counts as PNG.
-    """
+    """Return an image of an answer; a web address is not fetched, and its type counts as PNG."""
     if isinstance(image, Mapping):
         image = image.get("image_url") or image.get("url")
     url = image.get("url") if isinstance(image, Mapping) else image
@@ -148,10 +140,7 @@ def _read_source(page: Mapping[str, Any]) -> Source:
 
 
 def _read_usage(usage: Mapping[str, Any]) -> Usage:
-    """Return the token counts of an answer.
-
-    OpenAI: the completion tokens include the reasoning tokens.
-    """
+    """Return the token counts. OpenAI: the completion tokens include the reasoning tokens."""
     prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
     thinking = get_count(completion, "reasoning_tokens")
     return Usage(

@@ -155,12 +155,10 @@ class GeminiProvider:
 
 
 async def _set_timeouts(request: httpx.Request) -> None:
-    """Set httpx's timeouts of a request to `_TIMEOUTS`."""
     request.extensions["timeout"] = _TIMEOUTS
 
 
 async def _collect_response(response: httpx.Response) -> None:
-    """Add an HTTP response to the list of `_collect_responses_in`, inside its block, and make its body readable."""
     if (responses := _open_responses.get()) is not None:
         responses.append(response)
         if response.is_success:
@@ -193,10 +191,7 @@ class _ReadableBody(httpx.AsyncByteStream):
 
 
 def _clean_chunks(data: str) -> Iterator[str]:
-    """Yield the JSON of a chunk, or of each chunk in a list, without the metadata that the SDK would refuse.
-
-    An error, or a chunk whose content cannot be read, stays as it is.
-    """
+    """Yield the JSON of each chunk, without the metadata that the SDK would refuse; errors stay as they are."""
     try:
         chunks = json.loads(data)
     except (ValueError, RecursionError):
@@ -231,7 +226,6 @@ def _is_valid(value: Any, kind: type[BaseModel]) -> bool:
 
 @contextmanager
 def _collect_responses_in(responses: list[httpx.Response]) -> Iterator[None]:
-    """Collect the HTTP responses that begin in the block in a list."""
     token = _open_responses.set(responses)
     try:
         yield
@@ -240,10 +234,7 @@ def _collect_responses_in(responses: list[httpx.Response]) -> Iterator[None]:
 
 
 def _build_config(request: ModelRequest) -> types.GenerateContentConfig:
-    """Return ADK's configuration of a request for Gemini's SDK.
-
-    The system instruction and the functions of the request are added. Labels are removed, since Gemini refuses them.
-    """
+    """Return ADK's configuration for Gemini's SDK, without labels, which Gemini refuses."""
     system = "\n".join(message.text for message in request.messages if message.role == "system")
     native = [
         tool
@@ -264,10 +255,7 @@ def _build_config(request: ModelRequest) -> types.GenerateContentConfig:
 
 
 def _format_tool(spec: ToolSpec) -> types.FunctionDeclaration:
-    """Return the declaration of a tool for Gemini.
-
-    Gemini expects no schema for a function without parameters.
-    """
+    """Return the declaration of a tool; Gemini expects no schema for a function without parameters."""
     takes_nothing = spec.parameters.get("type") == "object" and not spec.parameters.get("properties")
     return types.FunctionDeclaration(
         name=spec.name,
@@ -288,13 +276,10 @@ def _format_contents(request: ModelRequest) -> list[types.Content]:
 
 
 def _add_signature(message: ModelMessage, model: str) -> Iterable[Part]:
-    """Return a message's parts, with a placeholder signature if its calls have none.
+    """Return a message's parts, with a placeholder signature for the first call if no call has one.
 
-    The first call gets the placeholder. Gemini 3 and later refuse the first call of a step without a signature. They
-    accept a placeholder for calls that the model did not make.
-
-    Args:
-        model: the model's name; for `gemini-1...` and `gemini-2...`, the parts are returned unchanged.
+    Gemini 3 and later refuse the first call of a step without a signature. They accept a placeholder for calls that the
+    model did not make.
     """
     calls = message.tool_calls
     is_foreign = bool(calls) and not any(call.signature for call in calls)
@@ -336,7 +321,6 @@ def _format_result_file(media: Media) -> types.FunctionResponsePart:
 
 
 def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
-    """Yield the provider events of a part of Gemini's answer; none for a draft image."""
     signature = part.thought_signature
     if (call := part.function_call) is not None:
         yield ToolCall(call.id or "", call.name or "", call.args or {}, signature)
@@ -357,10 +341,6 @@ def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
 
 
 def _parse_grounding(candidate: types.Candidate) -> Grounding | None:
-    """Return the grounding metadata of a candidate, and the URLs that the model read.
-
-    None if the candidate has neither. URLs that the model could not read are left out.
-    """
     context = candidate.url_context_metadata
     read_urls = tuple(
         page.retrieved_url
@@ -396,21 +376,14 @@ def _to_provider_error(error: Exception, model: str) -> ProviderError:
 
 
 def _list_error_details(body: Any) -> Iterable[dict[str, Any]]:
-    """Return the items of `details` in the JSON body of an API error, if it has any.
-
-    Each is a dict of Google's format, with keys such as `reason` or `retryDelay`.
-    """
+    """Return the items of `details` in the JSON body of an API error, with keys such as `reason` or `retryDelay`."""
     error = body.get("error", body) if isinstance(body, dict) else {}
     details = error.get("details") if isinstance(error, dict) else None
     return (detail for detail in details or () if isinstance(detail, dict))
 
 
 def _retry_after(details: Iterable[dict[str, Any]]) -> float | None:
-    """Return the seconds of a valid `RetryInfo.retryDelay` such as `7s`, else None.
-
-    Args:
-        details: the result of `_list_error_details`.
-    """
+    """Return the seconds of a valid `RetryInfo.retryDelay` such as `7s`."""
     for detail in details:
         delay = detail.get("retryDelay")
         if isinstance(delay, str) and delay.removesuffix("s").replace(".", "", 1).isdigit():

@@ -29,13 +29,7 @@ _MAX_OUTPUT_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """Python package and file with the weights of a local model.
-
-    Attributes:
-        package: name of the Python package.
-        file: name of the file in the package.
-        context_tokens: the most tokens of a request and its answer.
-    """
+    """Package and file of a local model; a request and its answer have at most `context_tokens`."""
 
     package: str
     file: str
@@ -54,10 +48,7 @@ class LocalProvider(OpenAIProvider):
     """
 
     def __init__(self, model: str) -> None:
-        """Find the file with the weights of a model; the server does not start yet.
-
-        Args:
-            model: a key of `LOCAL_MODELS`.
+        """Find the weights of a key of `LOCAL_MODELS`; the server does not start yet.
 
         Raises:
             SettingsError: the model is unknown, or its packages are not installed.
@@ -84,11 +75,6 @@ class LocalProvider(OpenAIProvider):
         await super().aclose()
 
     async def _connect(self) -> None:
-        """Start the server process if it is not running, and set the address of the client.
-
-        Raises:
-            ProviderUnavailableError: the server printed no address within `_START_SECONDS`.
-        """
         async with self._lock:
             if self._process is not None and self._process.returncode is None:
                 return
@@ -100,11 +86,6 @@ class LocalProvider(OpenAIProvider):
                 raise
 
     async def _start_server(self) -> str:
-        """Start the server process, and return the address that it prints, with the path of the API.
-
-        Raises:
-            ProviderUnavailableError: the server printed no address within `_START_SECONDS`.
-        """
         settings = {
             "path": str(self._path),
             "name": self._model,
@@ -133,7 +114,6 @@ class LocalProvider(OpenAIProvider):
         return f"{address.decode().strip()}/v1"
 
     async def _stop_server(self) -> None:
-        """End the server process; kill it after `_STOP_SECONDS`."""
         process = self._process
         self._process = None
         if process is None:
@@ -149,11 +129,7 @@ class LocalProvider(OpenAIProvider):
 
 
 def _adapt_request(request: ModelRequest) -> ModelRequest:
-    """Return a request for a small model: no tools, a low temperature, a short answer.
-
-    The temperature is 0.2, and the limit is `_MAX_OUTPUT_TOKENS`, unless the request has its own. The instruction to
-    answer briefly is added to the system message.
-    """
+    """Return a request for a small model: no tools, a low temperature, a short answer."""
     config = request.config
     instructions = [
         part.text
@@ -172,13 +148,7 @@ def _adapt_request(request: ModelRequest) -> ModelRequest:
 
 
 def _find_weights(weights: _Weights) -> Path:
-    """Return the path of the file with a model's weights.
-
-    The package with the file is not imported, since it needs another runtime.
-
-    Raises:
-        SettingsError: the package, or the runtime `xllamacpp`, is not installed.
-    """
+    """Return the path of the weights; their package is not imported, since it needs another runtime."""
     spec = importlib.util.find_spec(weights.package)
     if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
         raise SettingsError(

@@ -12,11 +12,7 @@ import xllamacpp
 
 
 def main() -> None:
-    """Run an HTTP server for a local model until standard input ends.
-
-    The first line of standard input has the settings as a JSON object: `path` of the weights, `name` of the model,
-    `context` (tokens), and the API `key`. The server's URL, without a path, is written to standard output as one line.
-    """
+    """Serve the model of the settings `path`, `name`, `context` (tokens) and `key` until standard input ends."""
     settings = json.loads(sys.stdin.readline())
     answer = os.fdopen(os.dup(1), "w")
     silence = os.open(os.devnull, os.O_WRONLY)

@@ -30,12 +30,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cach
 
 
 class MessageReader:
-    """Reader of one answer.
-
-    Attributes:
-        stop_reason: empty until the server has sent one.
-        is_complete: whether the last event has come.
-    """
+    """Reader of one answer; `stop_reason` is empty until the server has sent one."""
 
     def __init__(self) -> None:
         self.stop_reason = ""
@@ -75,10 +70,7 @@ class MessageReader:
                 self.is_complete = True
 
     def build_calls(self) -> list[ToolCall]:
-        """Return the tool calls of the answer, each as `parse_call` returns it.
-
-        A call with incomplete arguments is left out of an answer that ended early.
-        """
+        """Return the tool calls, without those whose arguments are incomplete because the answer ended early."""
         is_truncated = get_ending(self.stop_reason) is not Ending.COMPLETE
         calls = (
             parse_call(
@@ -167,10 +159,7 @@ class MessageReader:
         self._read_usage(message, is_final=True)
 
     def _read_usage(self, message: Mapping[str, Any], *, is_final: bool) -> None:
-        """Store the newest token counts of a message.
-
-        The output so far, which its start has, is not stored: an estimate is better than it if no other follows.
-        """
+        """Store the newest counts, without the output so far: an estimate is better if no other count follows."""
         usage = message.get("usage")
         if not isinstance(usage, Mapping):
             return
@@ -187,7 +176,6 @@ class MessageReader:
             self._places[index] = place
 
     def _find_place(self, index: Any) -> int:
-        """Return the place of the block with an index; without one, of the newest block."""
         return self._places.get(index, len(self._blocks) - 1) if isinstance(index, int) else len(self._blocks) - 1
 
     def _find_block(self, index: Any, kind: str) -> int:

@@ -95,14 +95,7 @@ class OpenAIProvider:
         name: str = "openai",
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create the client; nothing is sent yet.
-
-        Args:
-            api_key: the API key; servers without keys accept any text.
-            base_url: address of the server up to `/v1`; OpenAI's by default.
-            name: name of the vendor in errors.
-            extra_body: additional fields of each request, for servers with their own options.
-        """
+        """Create the client; `base_url` ends in `/v1`, and a server without keys accepts any `api_key`."""
         self.name = name
         self._extra_body = extra_body
         self._host = urlsplit(base_url or _OPENAI_URL).hostname or ""
@@ -172,20 +165,13 @@ class OpenAIProvider:
                 return ProviderRequestError(f"{self.name}: the request cannot be sent ({type(error).__name__})")
 
     def _from_status_error(self, error: openai.APIStatusError, model: str) -> ProviderError:
-        """Return the error for an HTTP error response of the API.
-
-        It is the error of `_from_error_code`, or without one that of `status_error`.
-        """
         wait = parse_retry_after(error.response.headers)
         return self._from_error_code(error, model) or status_error(
             self.name, model, error.status_code, retry_after=wait
         )
 
     def _from_stream_error(self, error: openai.APIError, model: str) -> ProviderError:
-        """Return the error for an API error within a stream, which has no HTTP status.
-
-        The error's code or type determines it. Other servers than OpenAI's send the HTTP status as the code.
-        """
+        """Return the error within a stream, which has no status; other servers than OpenAI's send it as the code."""
         code = str(error.code)
         status = (
             int(code) if code.isdecimal() else _HTTP_STATUSES.get(code) or _HTTP_STATUSES.get(error.type or "", 500)
@@ -193,10 +179,7 @@ class OpenAIProvider:
         return self._from_error_code(error, model) or status_error(self.name, model, status)
 
     def _from_error_code(self, error: openai.APIError, model: str) -> ProviderError | None:
-        """Return the error for OpenAI's error code; None if the HTTP status determines it.
-
-        There is one for an unknown model, blocked content, a conversation that is too long, and a used-up quota.
-        """
+        """Return the error for OpenAI's error code; None if the HTTP status determines it."""
         match error.code:
             case "model_not_found":
                 return status_error(self.name, model, 404)
@@ -225,7 +208,7 @@ async def _read_chunk(chunks: ChunkReader, reader: CompletionReader) -> str | No
 
 
 def _find_error(chunk: Any) -> Any:
-    """Return the error in a chunk, of the stream or of its answer; None without one."""
+    """Return the error in a chunk, of the stream or of its answer."""
     if not isinstance(chunk, Mapping):
         return None
     choices = chunk.get("choices")
@@ -238,16 +221,9 @@ def _find_error(chunk: Any) -> Any:
 
 
 def build_body(request: ModelRequest, host: str) -> dict[str, Any]:
-    """Return the keyword arguments of the SDK's `chat.completions.create`.
+    """Return the keyword arguments of the SDK's `chat.completions.create`, without those of streams.
 
-    `stream` and `stream_options` are not among them. OpenAI: its newer models accept only `max_completion_tokens`, also
-    on Azure, and other servers `max_tokens`.
-
-    Args:
-        host: the server's host name.
-
-    Returns:
-        A dict with `model`, `messages`, and the options that the request has, such as `temperature` and `tools`.
+    OpenAI: its newer models accept only `max_completion_tokens`, also on Azure, and other servers `max_tokens`.
     """
     config = request.config
     is_openai = _is_at(host, _OPENAI_HOST)
@@ -277,12 +253,7 @@ def _is_at(host: str, *domains: str) -> bool:
 
 
 def _modalities(config: types.GenerateContentConfig) -> dict[str, Any]:
-    """Return the options `modalities` and `audio`; empty for answers of text only.
-
-    Returns:
-        A dict with `modalities`, a list of `text` and the other kinds. If `audio` is one of them, it has `audio` too,
-        with the voice and the format.
-    """
+    """Return the options `modalities` and `audio`; empty for answers of text only."""
     modalities = {str(kind).rpartition(".")[2].lower() for kind in config.response_modalities or ()} - {"text"}
     if not modalities:
         return {}
@@ -300,10 +271,6 @@ def _format_tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _response_format(request: ModelRequest) -> dict[str, Any] | None:
-    """Return the option `response_format` for a JSON answer; None for a text answer.
-
-    It has the type `json_schema` if the request has a schema, and `json_object` if it only requires JSON.
-    """
     schema = get_response_schema(request.config)
     if schema is not None:
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
@@ -324,12 +291,8 @@ def _format_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
 def _format_message(message: ModelMessage, *, is_signed: bool) -> Iterable[dict[str, Any]]:
     """Yield the messages in OpenAI's format for one message; none for thoughts alone.
 
-    Each is a dict with `role` and `content`. A model's calls are in `tool_calls`, and the id of a result's call in
-    `tool_call_id`.
-
-    Args:
-        is_signed: whether the server gets the fields of thoughts and signatures back that it sent with calls. DeepSeek
-            requires them up to the answer, and refuses those of earlier answers.
+    If `is_signed`, the server gets the fields of thoughts and signatures back that it sent with calls. DeepSeek
+    requires them up to the answer, and refuses those of earlier answers.
     """
     if message.role == "tool":
         yield from _format_results([part for part in message.parts if isinstance(part, ToolResult)])
@@ -350,10 +313,7 @@ def _format_message(message: ModelMessage, *, is_signed: bool) -> Iterable[dict[
 
 
 def _format_results(results: Sequence[ToolResult]) -> Iterable[dict[str, Any]]:
-    """Yield one tool message per result, and one user message with the results' files.
-
-    OpenAI's tool messages contain only text. Without files, there is no user message.
-    """
+    """Yield one tool message per result, then one user message with all files: tool messages have only text."""
     for result in results:
         yield {"role": "tool", "tool_call_id": result.id, "content": _to_json(result.result)}
     if media := [item for result in results for item in result.media]:

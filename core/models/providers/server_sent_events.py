@@ -28,10 +28,7 @@ class _Response(Protocol):
 
 
 class ChunkReader:
-    """Reader of the chunks of an answer: JSON, or `END`.
-
-    A server that does not stream sends the whole answer as one JSON body.
-    """
+    """Reader of the chunks of an answer, JSON or `END`; a server that does not stream sends one JSON body."""
 
     def __init__(self, response: _Response, provider: str) -> None:
         self._response = response
@@ -92,7 +89,6 @@ class EventDecoder:
         self._line.append(rest)
 
     def end(self) -> Iterator[str]:
-        """Yield the data of the last event, if no empty line has ended it."""
         self._data += _read_data(b"".join(self._line).rstrip(b"\r"))
         yield from self._end_event()
 

@@ -23,13 +23,7 @@ _SIGNATURE_FIELDS = ("extra_content", "provider_specific_fields")
 
 @dataclass(slots=True)
 class _Call:
-    """Tool call whose arguments may be incomplete.
-
-    Attributes:
-        index: the number of the call in the answer; None if the server sends none.
-        pieces: the text of the arguments so far.
-        signature_fields: the fields of the call with its thought signature.
-    """
+    """Tool call whose arguments may be incomplete; `index` is None if the server sends none."""
 
     index: int | None
     id: str
@@ -66,7 +60,6 @@ class SignedFields(NamedTuple):
     call: Mapping[str, Any]
 
     def to_signature(self) -> bytes | None:
-        """Return the fields as a thought signature; None without a field."""
         return json.dumps([*map(clean_json, self)]).encode() if self.message or self.call else None
 
     @classmethod
@@ -81,11 +74,7 @@ class ToolCallBuilder:
         self._calls: list[_Call] = []
 
     def add_delta(self, delta: Mapping[str, Any]) -> None:
-        """Add a delta to the tool call that it continues, or begin a new call.
-
-        Args:
-            delta: an item of `tool_calls`, of any shape; only readable fields count.
-        """
+        """Add an item of `tool_calls`, of any shape, to the call that it continues or begins."""
         function = delta.get("function")
         function = function if isinstance(function, Mapping) else {}
         index, call_id, name = delta.get("index"), delta.get("id"), function.get("name")
@@ -107,10 +96,8 @@ class ToolCallBuilder:
     def build(self, message_fields: Mapping[str, Any], *, is_truncated: bool) -> list[ToolCall]:
         """Return the complete tool calls of the answer, with their thought signatures.
 
-        Args:
-            message_fields: the fields of the message with its thoughts; the first call's signature has them.
-            is_truncated: whether a token limit ended the answer; calls with incomplete arguments are then left out.
-                Otherwise they become malformed calls: see `parse_call`.
+        The first call's signature has `message_fields`, the fields of the message with its thoughts. For `is_truncated`
+        see `parse_call`.
         """
         calls = list[ToolCall]()
         for call in self._calls:
@@ -121,7 +108,6 @@ class ToolCallBuilder:
         return calls
 
     def _find_call(self, index: int | None) -> _Call | None:
-        """Return the newest call with an index; without an index, the newest call."""
         calls = (call for call in reversed(self._calls) if index is None or call.index in (index, None))
         return next(calls, None)
 
