@@ -15,9 +15,7 @@ AGENT_NAME_RULE = "it must begin with a letter, consist of letters, digits and u
 
 
 def validate_agent_name(name: str) -> str:
-    """Return `name` unchanged if both an ADK app and an ADK agent may have it.
-
-    The rule is stricter than ADK's rule for agents: a letter comes first, and all characters are ASCII.
+    """Return `name` if both an ADK app and an ADK agent may have it; the rule is stricter than ADK's own.
 
     Raises:
         ValueError: the name breaks the rule; the text is `AGENT_NAME_RULE`.
@@ -44,9 +42,8 @@ class AgentConfig:
     """Name, instruction and description of the built-in agent.
 
     Attributes:
-        instruction: the system instruction for the model; the bot's name, or `name` if that is unknown, replaces
-            `BOT_NAME_PLACEHOLDER` in it.
-        description: one line about this agent, by which the models of other agents decide whether to transfer to it.
+        instruction: `BOT_NAME_PLACEHOLDER` in it becomes the bot's name, or `name` if that is unknown.
+        description: one line by which the models of other agents decide whether to transfer to this one.
     """
 
     name: str = DEFAULT_AGENT_NAME
@@ -55,26 +52,16 @@ class AgentConfig:
 
 
 def find_env_file(agent_path: str) -> Path | None:
-    """Return the path of the `.env` file in an agent's folder or its nearest parent.
-
-    None if no folder has this file, or if `agent_path` is a Python module. ADK's loader reads the same file.
-
-    Args:
-        agent_path: value of the setting `AGENT`: path of an agent's folder or file, or name of a Python module.
-    """
+    """Return the `.env` file of the folder of `AGENT` or its nearest parent, which ADK's loader reads too."""
     folder = find_agent_folder(agent_path)
     folders = [folder, *folder.parents] if folder is not None else []
     return next((folder_ / ".env" for folder_ in folders if (folder_ / ".env").is_file()), None)
 
 
 def find_agent_folder(agent_path: str) -> Path | None:
-    """Return the absolute path of the folder that contains a user's agent.
+    """Return the absolute path of an agent's folder, by its path or that of a file such as its `agent.py`.
 
-    None if `agent_path` is neither a folder nor a file of an agent. A folder need not contain an agent.
-
-    Args:
-        agent_path: path of a folder, or of its `agent.py`, `__init__.py` or `root_agent.yaml`; `~` and relative paths
-            are resolved.
+    The folder need not contain an agent. None for the name of a Python module.
     """
     path = Path(agent_path).expanduser().resolve()
     if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):

@@ -34,15 +34,12 @@ _ERRORS = {Ending.REFUSED: ContentBlockedError, Ending.CUT: LengthLimitError}
 
 
 class EventMapper:
-    """Converter of the ADK events of one run to `StreamEvent`s.
+    """Converter of the ADK events of one run to `StreamEvent`s, with the reply's text so far.
 
-    It stores the reply's text so far. A step is the text of a complete event and of the partial events before it.
     Agents that run in parallel have one unfinished step each; the author and the branch of an event identify its step.
 
     Args:
-        progress_texts: text to show while a tool runs, by the tool's name.
-        secrets: the secrets of the run, which are masked in the arguments, results and errors of tools. None for a run
-            without secrets.
+        secrets: the secrets of the run, which are masked in the arguments, results and errors of tools.
     """
 
     def __init__(
@@ -60,7 +57,7 @@ class EventMapper:
         """Yield the stream events of one ADK event of the run; there may be none.
 
         Call it with each event of the run, in order, and iterate to the end: the state of this object changes on the
-        way. It updates `text`, and collects the requests to people and the sources for `create_last_event`.
+        way.
         """
         if event.partial:
             if is_retraction(event):
@@ -90,15 +87,12 @@ class EventMapper:
         self._error_code = "" if has_answer else event.error_code or ""
 
     def replay_events(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
-        """Yield the stream events of the stored events of a run that resumes.
+        """Yield the stream events of the stored events, oldest first, of a run that resumes.
 
         A tool call that has ended yields one `tool_past` instead of its start and end. A call that waits for an
         approval yields `tool_start` and `tool_wait`; without its start in `stored`, only the latter. A call without a
         response yields `tool_start`, since ADK resumes with it. A long-running call without a response yields nothing.
         Texts and files are yielded, and the state of this object changes, as by `map_event`.
-
-        Args:
-            stored: the events that earlier attempts at the run stored, oldest first.
         """
         open_calls = find_open_calls(stored)
         calls = dict[str, StreamEvent]()
@@ -145,24 +139,17 @@ class EventMapper:
         return "\n\n".join(text for text in self._texts if text.strip())
 
     def create_tool_start(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
-        """Return a call's `tool_start` event; its `text` is empty without a progress text."""
         shown = self._secrets.mask(arguments, self._secrets.paths.get(call_id, frozenset()))
         return StreamEvent(
             "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=shown
         )
 
     def _hide_secrets(self, request: ConfirmationRequest) -> ConfirmationRequest:
-        """Return a confirmation request that also hides the secrets of the run."""
         paths = [*request.secret_paths, *self._secrets.find_paths(request.arguments)]
         hint = str(self._secrets.mask(request.hint))
         return replace(request, hint=hint, secret_paths=tuple(dict.fromkeys(paths)))
 
     def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
-        """Yield `tool_start` and `tool_end` for an event's tool calls and responses.
-
-        A response that is an error yields `error` first, one that asks for an approval only `tool_wait`. ADK's calls
-        for confirmations, choices and input requests are left out.
-        """
         for call in event.get_function_calls():
             if call.name not in _REQUEST_CALLS:
                 yield self.create_tool_start(call.name or "", call.id or "", call.args or {})
@@ -181,15 +168,7 @@ class EventMapper:
         return self._open_steps[key]
 
     def _set_step_text(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
-        """Replace or extend the text of a step, and yield the change of the whole reply.
-
-        Yields `text_delta` with the added text if the reply only became longer. If it changed otherwise, yields
-        `step_reset` with the whole reply. If it is the same, yields nothing.
-
-        Args:
-            step: the index of the step in `_texts`.
-            append: whether `text` is added to the step's text instead of replacing it.
-        """
+        """Set or extend a step's text; yield `text_delta` if that extends the reply, `step_reset` if it changes it."""
         before = self.text
         self._texts[step] = self._texts[step] + text if append else text
         after = self.text
@@ -201,10 +180,9 @@ class EventMapper:
 
 
 def find_open_calls(events: Sequence[Event]) -> set[str | None]:
-    """Return the ids of the function calls in `events` without a response there.
+    """Return the ids of the function calls without a response, apart from long-running calls.
 
-    Long-running calls are left out. Calls and responses without ids are not matched one by one: the set contains None
-    if a call has no id, and no response lacks one.
+    The set contains None if a call has no id, and no response lacks one.
     """
     responses = {answer.id for event in events for answer in event.get_function_responses()}
     calls = (
@@ -214,10 +192,7 @@ def find_open_calls(events: Sequence[Event]) -> set[str | None]:
 
 
 def _visible_text(event: Event) -> str:
-    """Return the text that the reply shows for an event; empty for events of users.
-
-    If a tool has set ADK's `skip_summarization`, its result is the text. Thoughts are left out.
-    """
+    """Return the text that the reply shows: a tool's result if the tool has set ADK's `skip_summarization`."""
     if event.content is None or event.author == "user":
         return ""
     actions = event.actions
@@ -231,11 +206,7 @@ def _visible_text(event: Event) -> str:
 
 
 def _join_parts(parts: Sequence[types.Part]) -> Iterator[str]:
-    """Yield the reply's text for each part of an event, in order; some are empty.
-
-    A part with a file's address yields a line with the address. A part with bytes yields the file's name if text
-    follows it.
-    """
+    """Yield the reply's text for each part, in order; bytes yield the file's name if text follows it."""
     has_text = False
     pieces = list[str]()
     for part in reversed(parts):
@@ -251,10 +222,7 @@ def _join_parts(parts: Sequence[types.Part]) -> Iterator[str]:
 
 
 def _format_address(file: types.FileData) -> str:
-    """Return a line with the name and the address of a file.
-
-    Only a web address becomes a link; any other address is shown as code.
-    """
+    """Return a line with a file's name and address; only a web address becomes a link."""
     uri = file.file_uri or ""
     name = re.sub(r"[\\`\[\]<>()*_~|]", "", file.display_name or "") or "file"
     return f"\n\n📎 {name}: <{uri}>\n\n" if is_web_address(uri) else f"\n\n📎 {name}: `{uri.replace('`', '')}`\n\n"
@@ -263,8 +231,7 @@ def _format_address(file: types.FileData) -> str:
 def _result_text(response: types.FunctionResponse) -> str:
     """Return a tool's result as the text of the answer; empty for an error, and for `None`, `[]` and `{}`.
 
-    A text is returned unchanged, any other value as a code block of JSON. The key `result` is left out if it is the
-    only one. ADK: the response of a tool that returns nothing is `{"result": None}`, such as that of `exit_loop`.
+    ADK: the response of a tool that returns nothing is `{"result": None}`, such as that of `exit_loop`.
     """
     result = response.response or {}
     if not result or "error" in result:
@@ -274,11 +241,7 @@ def _result_text(response: types.FunctionResponse) -> str:
 
 
 def _map_response(response: types.FunctionResponse, secrets: RunSecrets) -> Iterator[StreamEvent]:
-    """Yield `tool_end` for a tool's response, after an `error` if the response is one.
-
-    The response is an error if `error` is its only key, or if MCP's `isError` is set. The `error` event has the call's
-    id, or the tool's name without an id. Secrets are masked.
-    """
+    """Yield `tool_end`, after an `error` if `error` is the response's only key, or if MCP's `isError` is set."""
     name, call_id, result = response.name or "", response.id or "", secrets.mask(response.response or {})
     if set(result) == {"error"} or result.get("isError") is True:
         error = RuntimeError(str(result.get("error") or result.get("content") or ""))

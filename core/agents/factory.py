@@ -32,11 +32,7 @@ def create_app(
     tools: Sequence[BaseTool | BaseToolset] = (),
     plugins: Sequence[BasePlugin] | None = None,
 ) -> App:
-    """Return an ADK app with one agent of the given configuration, model and tools.
-
-    Args:
-        tools: the agent's tools and toolsets.
-        plugins: the plugins of the app; None for `create_plugins()`.
+    """Return an ADK app with one agent; `plugins` replace those of `create_plugins()`.
 
     Raises:
         SettingsError: the agent's name is not valid in ADK. The message names the setting `AGENT_NAME`.
@@ -61,15 +57,10 @@ def create_plugins(
     tool_seconds: float = TOOL_TIMEOUT_SECONDS,
     approvers: Sequence[str] = (AUTHOR,),
 ) -> list[BasePlugin]:
-    """Return new instances of the ADK plugins that every app gets.
+    """Return new instances of the ADK plugins that every app gets; they must come before the app's own plugins.
 
-    They must come before the app's own plugins. They check and log tool calls, select the model, meter external models,
-    convert workflow results, and save files.
-
-    Args:
-        call_log: log of the tool calls in stored sessions, by which a resumed run makes no call twice; None for no log.
-        tool_seconds: the most seconds of a tool call, for tools that set no limit themselves.
-        approvers: people and roles that may decide on tool calls, for tools that name none.
+    A resumed run makes no call twice if there is a `call_log`. `tool_seconds` and `approvers` are for tools that set
+    none themselves.
     """
     guard = GuardPlugin(call_log, tool_seconds=tool_seconds, approvers=approvers)
     return [guard, ModelSelectionPlugin(), MeterPlugin(), WorkflowAnswerPlugin(), MediaPlugin()]

@@ -89,7 +89,6 @@ async def find_unknown_variables(app: App) -> list[UnknownVariable]:
 
 
 def _find_first_agents(node: Any) -> Iterator[LlmAgent]:
-    """Yield the agents that begin the first run of a session, if they are known."""
     match node:
         case LlmAgent():
             yield node
@@ -101,7 +100,6 @@ def _find_first_agents(node: Any) -> Iterator[LlmAgent]:
 
 
 def _iterate_ancestors(agent: BaseAgent) -> Iterator[BaseAgent]:
-    """Yield an agent and those around it."""
     node: BaseAgent | None = agent
     while node is not None:
         yield node
@@ -114,7 +112,6 @@ def _is_of_user(plugin: object) -> bool:
 
 
 def _may_write_state(node: BaseNode) -> bool:
-    """Return whether a node runs code of the app's author: callbacks, tools or its own."""
     if any(getattr(node, name, None) for name in _CALLBACKS):
         return True
     if type(node) is LlmAgent:

@@ -49,12 +49,8 @@ def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
     ADK's loader reads the folder's `.env` too; it does not replace variables of the environment. If the agent defines a
     `root_agent` and no app, the app has the name of the folder, as with `adk web`.
 
-    Args:
-        agent_path: value of the setting `AGENT`: path of an agent's folder or file, or name of a Python module.
-
     Raises:
-        SettingsError: there is no agent, its import fails, or ADK rejects the app or one of its models. The message
-            names the setting `AGENT`.
+        SettingsError: there is no agent, its import fails, or ADK rejects the app or one of its models.
     """
     try:
         with warnings.catch_warnings():  # ADK's advice is for the agent's author, not for the operator
@@ -70,13 +66,6 @@ def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
 
 
 def _load(agent: str) -> App:
-    """Import a user's agent, and return its app, or a new app around its root agent.
-
-    The new app, for an agent that defines no app, has the name of the folder or of the module.
-
-    Raises:
-        SettingsError: there is no such folder or module, or no agent in it.
-    """
     folder = find_agent_folder(agent)
     if folder is not None:
         found, name = _load_folder(agent, folder), folder.name
@@ -88,18 +77,6 @@ def _load(agent: str) -> App:
 
 
 def _load_folder(agent: str, folder: Path) -> App | BaseNode:
-    """Import an agent's folder with ADK's loader, and return its app or root agent.
-
-    Args:
-        agent: value of the setting `AGENT`, for error messages.
-        folder: the folder of the agent.
-
-    Returns:
-        The ADK `App` named `app`; the `root_agent` if the module with it has no such app.
-
-    Raises:
-        SettingsError: the folder's name cannot be imported, or the folder contains no agent.
-    """
     from google.adk.cli.utils.agent_loader import AgentLoader, is_single_agent_directory  # noqa: PLC0415 - takes long
 
     if not folder.name.isidentifier():
@@ -124,11 +101,7 @@ def _load_folder(agent: str, folder: Path) -> App | BaseNode:
 
 
 def _is_shadowed(path: Path) -> bool:
-    """Return whether a module at a path exists, but Python imports another one of its name.
-
-    Args:
-        path: the path of a package, or of a module without its suffix `.py`.
-    """
+    """Return whether a module at a path (without `.py`) exists, but Python imports another one of its name."""
     if not path.is_dir() and not path.with_suffix(".py").is_file():
         return False
     module = sys.modules.get(path.name)
@@ -138,7 +111,6 @@ def _is_shadowed(path: Path) -> bool:
 
 
 def _imports(folder: Path, package: str) -> bool:
-    """Return whether a Python file below a folder imports a top-level package."""
     statement = re.compile(rf"^[ \t]*(?:from|import)[ \t]+{package}\b", re.MULTILINE)
     return any(statement.search(file.read_text(errors="replace")) for file in folder.rglob("*.py"))
 
@@ -151,16 +123,7 @@ def _describe_collision(agent: str, folder: Path, package: str) -> str:
 
 
 def _load_module(agent: str) -> App | BaseNode:
-    """Import a module, and return its `app` or `root_agent`.
-
-    If the module has neither, its submodule `agent` is tried, as ADK's loader does.
-
-    Returns:
-        The `app` if it is an ADK `App`; otherwise the `root_agent`.
-
-    Raises:
-        SettingsError: neither module exists, or neither has an `app` or `root_agent`.
-    """
+    """Import a module or, as ADK's loader does, its submodule `agent`; return its `app` or `root_agent`."""
     for name in (agent, f"{agent}.agent"):
         try:
             module = import_module(name)
@@ -175,14 +138,7 @@ def _load_module(agent: str) -> App | BaseNode:
 
 
 def _resolve_models(agent: str, app: App) -> None:
-    """Resolve the models of all agents, so that a wrong one fails at startup.
-
-    Args:
-        agent: value of the setting `AGENT`, for error messages.
-
-    Raises:
-        SettingsError: ADK does not find the model of an agent; the error has one line for each such agent.
-    """
+    """Resolve the models of all agents, so that a wrong one fails at startup."""
     faults = []
     for each in list_llm_agents(app):
         try:
@@ -200,14 +156,7 @@ def _resolve_models(agent: str, app: App) -> None:
 
 
 def _refuse_sign_ins(agent: str, app: App) -> None:
-    """Refuse toolsets that need a user's sign-in: ADK ends each run before the model is called, to ask for it.
-
-    Args:
-        agent: value of the setting `AGENT`, for error messages.
-
-    Raises:
-        SettingsError: an agent has such a toolset; the error has one line for each.
-    """
+    """Refuse toolsets that need a user's sign-in: ADK ends each run before the model is called, to ask for it."""
     faults = [
         f"AGENT={agent}: the agent {each.name}: {type(tool).__name__} needs a user's sign-in, which is not supported "
         "yet: give it a credential that needs none, or remove it"
@@ -240,19 +189,11 @@ def list_llm_agents(app: App) -> Iterator[LlmAgent]:
 
 
 def list_nodes(app: App) -> Iterator[BaseNode]:
-    """Yield the agents and the other nodes of an app, each once, the root first.
-
-    Sub-agents, nodes of workflows and agents that are tools are among them.
-    """
+    """Yield the nodes of an app, each once, the root first, with those of workflows and agents that are tools."""
     return _walk_nodes(app.root_agent, set())
 
 
 def _walk_nodes(node: object, seen: set[int]) -> Iterator[BaseNode]:
-    """Yield a node and the nodes below it, each once.
-
-    Args:
-        seen: the `id()` of the nodes already yielded, which are added to it.
-    """
     if not isinstance(node, BaseNode) or id(node) in seen:
         return
     seen.add(id(node))
@@ -269,9 +210,6 @@ def _describe_error(error: BaseException, agent: str) -> str:
 
     The text of the exception is left out, because it may contain secrets, except for a `ParleyError` and for errors
     whose text is Python's.
-
-    Args:
-        agent: value of the setting `AGENT`.
     """
     cause = error.__cause__ or error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
@@ -299,11 +237,6 @@ def _get_reason(text: str) -> str:
 
 
 def _find_remedy(module: str, agent: str) -> str:
-    """Return what to do about a module that is not found: its import is relative to the agent, or it is a package.
-
-    Args:
-        agent: value of the setting `AGENT`.
-    """
     folder, top = find_agent_folder(agent), module.partition(".")[0]
     if folder is not None and ((folder / top).is_dir() or (folder / f"{top}.py").is_file()):
         return f"it is in the agent's folder, so import it as `from . import {top}`"
@@ -311,7 +244,6 @@ def _find_remedy(module: str, agent: str) -> str:
 
 
 def has_memory_tool(app: App) -> bool:
-    """Return whether an agent of an app has one of ADK's tools that load memories."""
     kinds = (LoadMemoryTool, PreloadMemoryTool)
     return any(isinstance(tool, kinds) for agent in list_llm_agents(app) for tool in agent.tools)
 
@@ -332,10 +264,7 @@ BUILTIN_PROGRESS_TEXTS: Mapping[str, str] = MappingProxyType(
 
 
 def get_progress_texts(app: App) -> dict[str, str]:
-    """Return the texts to show while an app's tools run, by tool name.
-
-    Tools that define no such text are left out.
-    """
+    """Return the texts to show while an app's tools run, by tool name; tools without a text are left out."""
     texts = dict[str, str]()
     for tool in (tool for agent in list_llm_agents(app) for tool in agent.tools):
         if isinstance(tool, McpServer):

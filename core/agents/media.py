@@ -47,9 +47,7 @@ _Blob = types.Blob | types.FunctionResponseBlob
 
 
 class MediaPlugin(BasePlugin):
-    """ADK plugin that saves the files in an event as artifacts.
-
-    Each file is saved before the event is stored.
+    """ADK plugin that saves the files in an event as artifacts, before the event is stored.
 
     A file keeps its own name if no other file of the run has it. Otherwise its type and position in the run give the
     name, such as `image-2.png`. So an attempt after a crash saves the next version of the same artifact, and the reply
@@ -69,8 +67,6 @@ class MediaPlugin(BasePlugin):
         The first `_MAX_FETCHES` files at http(s) addresses are fetched before that; an address that cannot be fetched
         stays. A note for the user replaces each file that is empty or has more than `MAX_FILE_BYTES`. In the event,
         saved files get their names and the types of their bytes, and raw sound gets a WAV header.
-
-        Events of users and partial events stay unchanged, and so do all events if the app has no artifact service.
         """
         service = invocation_context.artifact_service
         if event.partial or event.author == "user" or event.content is None or service is None:
@@ -95,21 +91,14 @@ class MediaPlugin(BasePlugin):
             event.actions.artifact_delta[name] = version
 
     async def _fetch_files(self, event: Event) -> None:
-        """Replace http(s) addresses of files in an event by the bytes of these files.
-
-        Only the first `_MAX_FETCHES` addresses of the event are fetched, at the same time; the others stay. An address
-        that cannot be fetched stays, and a warning is logged.
-        """
+        """Replace up to `_MAX_FETCHES` http(s) addresses by the bytes of their files, fetched at the same time."""
         parts = [part for part in _list_addresses(event) if _get_uri(part).startswith(("http://", "https://"))]
         async with asyncio.TaskGroup() as fetches:
             for part in parts[:_MAX_FETCHES]:
                 fetches.create_task(self._fetch(part))
 
     async def _fetch(self, part: types.Part | types.FunctionResponsePart) -> None:
-        """Replace the address in a part by the bytes of the file at this address.
-
-        If the file cannot be fetched, the address stays, and a warning is logged.
-        """
+        """Replace an address by the bytes of its file; if that fails, the address stays, and a warning is logged."""
         file = part.file_data
         assert file is not None, "the part has an address"
         try:
@@ -133,11 +122,6 @@ class MediaPlugin(BasePlugin):
 
 
 def _list_addresses(event: Event) -> Iterator[types.Part | types.FunctionResponsePart]:
-    """Yield the parts of an event that contain a file's address instead of its bytes.
-
-    Parts of the event itself are `types.Part`, those in its tool responses `types.FunctionResponsePart`. Thoughts are
-    left out.
-    """
     for part in (event.content and event.content.parts) or ():
         if part.file_data is not None and not part.thought:
             yield part
@@ -154,10 +138,6 @@ def _identify(data: bytes, declared: str, served: str) -> str:
     """Return the MIME type of a fetched file by its bytes; empty if it is another file than the declared one.
 
     A server may answer with a web page about the file instead of the file.
-
-    Args:
-        declared: the MIME type of the file in the event; the served type stands in for an unknown one.
-        served: the MIME type in the HTTP response.
     """
     known = declared if guess_mime_type("", declared) else served
     expected = guess_mime_type("", known)
@@ -170,10 +150,6 @@ def _identify(data: bytes, declared: str, served: str) -> str:
 
 
 def _list_blobs(event: Event) -> Iterator[_Blob]:
-    """Yield the non-empty blobs of an event and its tool responses.
-
-    Thoughts are left out.
-    """
     for part in (event.content and event.content.parts) or ():
         if part.thought:
             continue
@@ -185,10 +161,6 @@ def _list_blobs(event: Event) -> Iterator[_Blob]:
 
 
 def _replace_unusable_files(event: Event) -> None:
-    """Replace the files in an event that are empty or over `MAX_FILE_BYTES` by a note.
-
-    In a tool's response, the notes are the value of the key `left_out`.
-    """
     assert event.content is not None
     for part in event.content.parts or ():
         if note := _find_fault(part.inline_data):
@@ -202,10 +174,7 @@ def _replace_unusable_files(event: Event) -> None:
 
 
 def _find_fault(blob: _Blob | None) -> str:
-    """Return the note for the user on an empty or too large file, and log its size.
-
-    The note is empty, and nothing is logged, if the file can be saved, or if there is none.
-    """
+    """Return the note for the user on an empty or too large file, and log its size."""
     if blob is None or 0 < len(blob.data or b"") <= MAX_FILE_BYTES:
         return ""
     log.warning("a file of an agent is left out: it has %s", format_size(len(blob.data or b"")))
@@ -213,10 +182,7 @@ def _find_fault(blob: _Blob | None) -> str:
 
 
 def _choose_name(blob: _Blob, context: InvocationContext) -> str:
-    """Return a file name that is new in the run, and add it to the run's `file_names`.
-
-    It is the file's own name if there is one that no other file has, else one like `image-2.png`.
-    """
+    """Return a file name that is new in the run, and add it to the run's `file_names`."""
     run = context.run_config
     names = run.file_names if isinstance(run, AgentRunConfig) else []
     names.extend(name for name in _list_names(context) if name not in names)
@@ -232,7 +198,6 @@ def _choose_name(blob: _Blob, context: InvocationContext) -> str:
 
 
 def _list_names(context: InvocationContext) -> list[str]:
-    """Return the names of the files that are parts of this run's events by agents."""
     events: Sequence[Event] = context.session.events
     return [
         blob.display_name

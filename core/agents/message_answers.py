@@ -19,16 +19,7 @@ from core.tools.secret_answers import list_message_secrets
 
 
 def filter_answer_events(events: Sequence[Event], run: str, answers: Sequence[MessageAnswer]) -> list[Event]:
-    """Return the events of which `merge_runs` needs the stored form.
-
-    They are the events with function calls and the user messages, of one run and of the runs with the questions that
-    `answers` answer.
-
-    Args:
-        events: all events of the session.
-        run: the id of the run.
-        answers: the user messages by which the run continues earlier runs.
-    """
+    """Return the events of which `merge_runs` needs the stored form: calls and user messages of the merged runs."""
     runs = {run, *(answer.asking_run for answer in answers)}
     return [event for event in events if event.invocation_id in runs and (_has_calls(event) or is_user_message(event))]
 
@@ -43,10 +34,7 @@ def merge_runs(
     are.
 
     Args:
-        events: all events of the session.
-        run: the id of the run, which all events of the merged run get.
-        answers: the user messages by which this run continues earlier runs, oldest first; empty for a run that
-            continues none.
+        answers: the user messages by which this run continues earlier runs, oldest first.
         stored: the events of `filter_answer_events` as they are stored, and their texts, by event id. They have the
             call ids that a workflow knows; a loaded history may have replaced these ids.
     """
@@ -75,13 +63,7 @@ def merge_runs(
 
 
 def list_secrets(answer: MessageAnswer, text: str, stored: Mapping[str, tuple[Event, str]]) -> list[Any]:
-    """Return the secret values in a message that answers a question; empty if it asks for none.
-
-    Args:
-        answer: the message, as an answer.
-        text: the text of the message, without author names and quotes.
-        stored: the events of the asking run as they are stored, as for `merge_runs`.
-    """
+    """Return the secrets in a message that answers a question; its `text` is without author names and quotes."""
     calls = [call for event, _ in stored.values() for call in event.get_function_calls() if call.id == answer.call_id]
     if not calls:
         return []
@@ -90,9 +72,7 @@ def list_secrets(answer: MessageAnswer, text: str, stored: Mapping[str, tuple[Ev
 
 
 def remove_response_schemas(event: Event) -> Event:
-    """Return an event without the `response_schema` of its `adk_request_input` calls.
-
-    It is a copy; an event without such calls is returned itself.
+    """Return an event without the `response_schema` of its `adk_request_input` calls, as a copy if it has such calls.
 
     The answers were checked against their schemas already. ADK 2.13 would check them again, and fails at schemas that
     it cannot read, such as those with a list of types.
@@ -120,11 +100,6 @@ def _requests_input(event: Event) -> bool:
 
 
 def _to_response(call: types.FunctionCall, call_id: str, text: str) -> types.Part:
-    """Return a message's text as the function response to a question's call.
-
-    The answer in it is the value that the text has in the question's form. A text that does not fit the form is the
-    answer unchanged.
-    """
     tool = call.name or ""
     return to_response_part(Answer(call_id, tool, _parse_answer(tool, call.args or {}, text)), call)
 

@@ -67,14 +67,13 @@ MAX_ERROR_CHARACTERS = 500
 class GuardPlugin(BasePlugin):
     """ADK plugin that checks and logs tool calls, and makes their results fit a model.
 
-    The access check refuses a call of a tool that the user may not use. Results become JSON that a model can read. It
-    is one plugin because ADK calls no further plugin after one that returns a result. The access check must run
+    It is one plugin because ADK calls no further plugin after one that returns a result. The access check must run
     before the call log, and the call log must store the result that the model gets. It comes before the app's own
     plugins, so that results of these plugins are logged as the tool's result.
 
     Args:
-        call_log: log of the calls in stored sessions; None for no log. The session of an agent that runs as a tool is
-            not stored: its calls are not logged, only the call of that agent is.
+        call_log: log of the calls in stored sessions. The session of an agent that runs as a tool is not stored: only
+            the call of that agent is logged.
         tool_seconds: the most seconds of a call, unless the tool has an attribute `seconds`.
         approvers: people and roles that may decide on tool calls, if the tool names none.
     """
@@ -92,28 +91,17 @@ class GuardPlugin(BasePlugin):
         self._approvers = tuple(approvers)
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Set `temp:speaker` in the session state to the run's speakers, if it is not set.
-
-        The state of an agent that runs as a tool lacks it: ADK copies the state of the calling session without the
-        `temp:` keys.
-        """
+        """Set `temp:speaker`, which ADK does not copy to the state of an agent that runs as a tool."""
         if speakers := _get_speakers(invocation_context.run_config):
             invocation_context.session.state.setdefault(USER_STATE_KEY, to_user_state(intersect_rights(speakers)))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Move a resumed workflow agent's repeated input before its stored calls.
-
-        ADK appends the input event to the session once more when a workflow resumes. It would not find function calls
-        before this event, and the agent would make them again. Only the order of the loaded `session.events` changes.
-        """
         _move_input_before_work(callback_context)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Rename calls that a model must not make, and replace ids that the session has already.
+        """Rename calls that a model must not make, and replace ids that the session has already, in place.
 
-        The answer is changed in place: see `refuse_malformed_arguments`, `clean_model_call` and
-        `remove_text_around_output`. The ids of partial answers stay. A model sees only the calls of its own branch, so
-        agents that run in parallel may return the same id.
+        A model sees only the calls of its own branch, so agents that run in parallel may return the same id.
         """
         run = callback_context.run_config
         remove_text_around_output(callback_context._invocation_context.agent, llm_response)
@@ -134,10 +122,7 @@ class GuardPlugin(BasePlugin):
             run.model_configs[callback_context.agent_name] = llm_request.config
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Add the secret arguments of a model's tool calls to the secrets of the run.
-
-        The schema of the tool marks them: see `find_secret_paths`. It happens before ADK stores the event.
-        """
+        """Add the secret arguments of a model's tool calls to the run's secrets, before ADK stores the event."""
         run, secrets = invocation_context.run_config, get_run_secrets()
         if secrets is None or event.partial or not isinstance(run, AgentRunConfig):
             return
@@ -150,16 +135,11 @@ class GuardPlugin(BasePlugin):
     ) -> dict[str, Any] | None:
         """Store a call's start in the call log; return a result if it must not be made.
 
-        It also sets the time limit of the tool, and starts the timer of the call. It confirms the call if a person has
-        allowed all calls of the same tool in the session, under the tool's present approvers. A transfer to an agent is
-        not stored, nor is a call that needs an approval or whose session is not stored.
-
-        Returns:
-            None to make the call; else the result for the model. It is an error if the user may not use the tool, or
-            if a transfer names an unknown agent. It is also an error if the tool needs an approval, and its agent runs
-            as a tool. If an earlier attempt at the run made the same call, it is the stored result; without one, it is
-            the error `INTERRUPTED_ERROR`. Two such calls are made again: an unfinished call of an idempotent tool, and
-            a call whose confirmation request has been decided.
+        The call is confirmed if a person has allowed all calls of the same tool in the session, under the tool's
+        present approvers. A transfer to an agent is not stored, nor is a call that needs an approval or whose session
+        is not stored. If an earlier attempt at the run made the same call, the stored result is returned; without one,
+        it is the error `INTERRUPTED_ERROR`. Two such calls are made again: an unfinished call of an idempotent tool,
+        and a call whose confirmation request has been decided.
 
         Raises:
             SessionResetError, TurnLostError, StoreError: see `ToolCallLog.begin`; the call is not made.
@@ -191,13 +171,9 @@ class GuardPlugin(BasePlugin):
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> Any:
-        """Store a tool call's result in the call log; return the result for the model.
+        """Store a tool call's result in the call log; return the result for the model, None to use the tool's own.
 
-        It stops the timer of the call. Bytes in the result become artifacts, and its size is limited. A request for a
-        sign-in becomes an error, and so does a request for an approval in a session that is not stored.
-
-        Returns:
-            The result for the model; None to use the tool's own result unchanged.
+        A request for a sign-in becomes an error, and so does a request for an approval in a session that is not stored.
 
         Raises:
             TurnLostError, StoreError: see `ToolCallLog.end`.
@@ -233,12 +209,9 @@ class GuardPlugin(BasePlugin):
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
     ) -> dict[str, Any] | None:
-        """Write a tool's exception to the process's log; return it as an error result.
+        """Write a tool's exception to the process's log; return it as an error result without secrets.
 
         The call log stores nothing. Without this result, ADK ends the run.
-
-        Returns:
-            A dict whose key `error` has a sentence without secrets; None for a cancellation, which ADK raises again.
         """
         if not isinstance(error, Exception):  # ADK passes cancellations too, and raises them anyway
             return None
@@ -272,10 +245,6 @@ class GuardPlugin(BasePlugin):
     def _create_invocation(
         self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> ToolInvocation | None:
-        """Return the data that identify a tool call in the call log.
-
-        None if the session is not stored, or the model called an unknown tool.
-        """
         session = tool_context.session
         if not isinstance(session, StoredSession) or type(tool) is BaseTool:  # ADK: the model called an unknown tool
             return None
@@ -291,10 +260,10 @@ class GuardPlugin(BasePlugin):
 
 
 def _move_input_before_work(context: CallbackContext) -> None:
-    """Move a resumed agent's newest input event before its other events of the run.
+    """Move a resumed agent's newest input event before its other events of the run, in place.
 
     ADK appends the input to the session each time the agent begins or resumes, and hides earlier events from the model.
-    The session's list of events is changed in place.
+    It would not find the function calls before the input, and the agent would make them again.
     """
     events, path = context.session.events, context.node_path
     own = [i for i, event in enumerate(events) if path and event.node_info.path == path]
@@ -304,19 +273,11 @@ def _move_input_before_work(context: CallbackContext) -> None:
 
 
 class _LoggedResult(dict[str, Any]):
-    """Result of an earlier tool call, read from the call log.
-
-    `after_tool_callback` recognizes this type, and does not log the result a second time.
-    """
+    """Logged result of an earlier tool call, which `after_tool_callback` does not log a second time."""
 
     @classmethod
     def from_entry(cls, entry: ToolCallEntry, tool: BaseTool, tool_context: ToolContext) -> "_LoggedResult":
-        """Return a logged call's result, and apply its state changes and actions.
-
-        Returns:
-            The logged dict; any other logged result under the key `result`. It is empty if a long-running tool returned
-            nothing. If the logged call has not ended, `error` is `INTERRUPTED_ERROR`, and nothing is applied.
-        """
+        """Return a logged call's result, and apply its state changes and actions, if the call has ended."""
         if not entry.has_ended:
             return cls(error=INTERRUPTED_ERROR)
         changed = entry.actions.state_delta
@@ -335,10 +296,7 @@ def _get_parts(response: LlmResponse) -> Sequence[types.Part]:
 
 
 def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return a tool result with an `error`: the tool's approval cannot be requested.
-
-    Tools of an agent that runs as a tool cannot request one: ADK cannot resume its session.
-    """
+    """Return the error for a tool of an agent that runs as a tool: ADK cannot resume its session after an approval."""
     return {
         "error": f"{tool.name} was not called: it needs an approval, and an agent that runs as a tool cannot ask for "
         "one. Say that it was not done, and why."
@@ -346,10 +304,7 @@ def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
 
 
 def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return a tool result with an `error`: the tool needs the user to sign in.
-
-    A conversation with several people cannot offer a sign-in.
-    """
+    """Return the error for a tool that needs a sign-in, which a conversation with several people cannot offer."""
     return {
         "error": f"{tool.name} was not called: it needs a sign-in, which is not possible in this conversation. "
         "Say that it was not done, and why."
@@ -357,10 +312,7 @@ def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
 
 
 async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
-    """Return whether ADK asks a person for a confirmation instead of making the call.
-
-    False if a person has decided already, or if the tool's check fails.
-    """
+    """Return whether ADK asks a person for a confirmation instead of making the call."""
     if tool_context.tool_confirmation is not None:
         return False
     try:
@@ -370,19 +322,12 @@ async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool
 
 
 def _get_schema(tool: BaseTool) -> dict[str, Any] | None:
-    """Return the JSON Schema of a tool's arguments; None if it declares none."""
     declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
     return None if declaration is None else parameter_schema(declaration)
 
 
 def _add_secret_arguments(secrets: RunSecrets, config: types.GenerateContentConfig, call: types.FunctionCall) -> None:
-    """Add the secret arguments of a model's call to the secrets of a run.
-
-    If the arguments are no JSON object, and a secret may be in them, their whole text is secret.
-
-    Args:
-        config: the configuration of a model request; without the tool of the call, nothing is added.
-    """
+    """Add a call's secret arguments; if they are no JSON object, and may have a secret, their whole text is secret."""
     name, arguments = (call.name or "").removeprefix(MALFORMED_CALL_PREFIX), call.args or {}
     schema = find_parameter_schema(config, name)
     if schema is None:
@@ -401,10 +346,7 @@ def _add_call(
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
-    """Return whether a person has allowed or denied a logged call on request.
-
-    In both cases, ADK then starts the call again.
-    """
+    """Return whether a person has decided on a logged call; ADK then starts it again, even if it was denied."""
     id_ = tool_context.function_call_id
     return bool(entry.actions.requested_tool_confirmations) and any(
         answer.id == id_ for event in tool_context.session.events for answer in event.get_function_responses()
@@ -412,10 +354,7 @@ def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
 
 
 def _check_speakers(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
-    """Return a tool result with an `error` if one of the run's speakers may not use a tool, else None.
-
-    Without a known speaker, only a tool without a restriction may be used.
-    """
+    """Return an error if a speaker may not use a tool; without a known one, only unrestricted tools may be used."""
     speakers = _get_speakers(tool_context.run_config) or (ANONYMOUS_USER,)
     if all(is_tool_allowed(tool, speaker) for speaker in speakers):
         return None
@@ -423,19 +362,11 @@ def _check_speakers(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any]
 
 
 def _get_speakers(run: RunConfig | None) -> tuple[User, ...]:
-    """Return the people for whom the agent runs; empty if they are unknown.
-
-    They are not read from the session state, because tools can change the state.
-    """
+    """Return the run's speakers, but not from the session state, because tools can change the state."""
     return run.speakers if isinstance(run, AgentRunConfig) else ()
 
 
 def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a tool result with an `error` if a transfer names an unknown agent.
-
-    The `error` lists the valid names. The result is None if the agent is known, or the tool is not ADK's tool for
-    transfers.
-    """
     if not isinstance(tool, TransferToAgentTool):
         return None
     valid = list(tool._agent_names)  # ADK: otherwise only the tool's declaration has them
@@ -458,11 +389,6 @@ class WorkflowAnswerPlugin(BasePlugin):
         super().__init__(name="parley_workflow_answer")
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Change a workflow's message or result to a model answer.
-
-        A message gets the role `model`, and a result becomes the content. ADK stores the changed event. All other
-        events, such as those of users, stay unchanged.
-        """
         del invocation_context
         if event.author == "user":
             return
@@ -474,22 +400,13 @@ class WorkflowAnswerPlugin(BasePlugin):
 
 
 class MeterPlugin(BasePlugin):
-    """ADK plugin that checks spending limits, counts usage and stores prompts for external models.
-
-    External models do not use `ModelAdapter`, which does this for all others.
-    """
+    """ADK plugin that checks limits, counts usage and stores prompts for models that are no `ModelAdapter`."""
 
     def __init__(self) -> None:
         super().__init__(name="parley_meter")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Check the spending limits before an external model is called, and store the prompt.
-
-        For a `ModelAdapter`, nothing is done.
-
-        Raises:
-            SpendingLimitError: a limit is reached; the model is not called.
-        """
+        """Check the limits, and store the prompt; at a limit, `SpendingLimitError` keeps ADK from the call."""
         if (model := _get_external_model(callback_context)) is not None:
             messages = convert_messages(llm_request.contents, llm_request.config.system_instruction)
             files = await estimate_media_tokens(messages)
@@ -501,13 +418,7 @@ class MeterPlugin(BasePlugin):
                 meter.prompts.save(meter.turn, name, callback_context.agent_name, request)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Add the call of an external model, with its token counts, to the current meter.
-
-        The response is marked as counted: see `UsageMeter.add_response`. Responses of a `ModelAdapter` are not added.
-
-        Raises:
-            SpendingLimitError: the answer is long, and a limit is reached.
-        """
+        """Count the call, and mark its response as counted; at a limit, a long answer raises `SpendingLimitError`."""
         if (model := _get_external_model(callback_context)) is not None:
             answer = convert_messages([llm_response.content] if llm_response.content else [])
             output = estimate_text_tokens(answer) + await estimate_media_tokens(answer)
@@ -516,21 +427,15 @@ class MeterPlugin(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
-        """Add a failed call to an external model to the current meter.
-
-        ADK then raises the error.
-        """
         if (model := _get_external_model(callback_context)) is not None:
             get_current_meter().add_failure(_call_key(callback_context), llm_request.model or model.model, error)
 
 
 def _get_external_model(context: CallbackContext) -> BaseLlm | None:
-    """Return the running agent's model; None for a `ModelAdapter` or without a model."""
     agent = context._invocation_context.agent
     model = agent.canonical_model if isinstance(agent, LlmAgent) else None
     return None if isinstance(model, ModelAdapter) else model
 
 
 def _call_key(context: CallbackContext) -> Any:
-    """Return the key of a model call in the meter: the run's id, the agent's name and the branch."""
     return context.invocation_id, context.agent_name, context._invocation_context.branch

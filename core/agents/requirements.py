@@ -13,12 +13,7 @@ from core.agents.config import find_agent_folder
 
 
 def describe_installation(package: str, agent: str) -> str:
-    """Return what to do to install a package that an agent needs, as a phrase for the operator.
-
-    Args:
-        package: its probable name; ignored if files beside the agent list what it needs.
-        agent: value of the setting `AGENT`.
-    """
+    """Return what to do to install a package, or all that files beside the agent list, as a phrase for the operator."""
     project = Path(sys.prefix).parent
     if not (project / "uv.lock").is_file():
         return f"install `{package}` (its package may have another name) beside Parley"

@@ -31,7 +31,6 @@ class ContextRecord:
     """Counts of the prompt's context messages, which the turn does not answer.
 
     Attributes:
-        messages: number of context messages that were sent to the model.
         tokens: number of tokens of these messages, except those that a prompt is about.
         omitted_messages: number of context messages that did not fit into the prompt.
     """
@@ -43,11 +42,7 @@ class ContextRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """Attachment of a user message that a turn answers.
-
-    Attributes:
-        omission_reason: why the model did not get the file; empty if it did.
-    """
+    """Attachment of a user message that a turn answers; `omission_reason` is empty if the model got it."""
 
     name: str
     omission_reason: str = ""
@@ -60,10 +55,7 @@ class ToolCallRecord:
     Attributes:
         id: the id of the call; the name of the tool if the call has none.
         arguments: JSON without secrets, cut at `MAX_ARGUMENTS_CHARACTERS`.
-        cut_characters: number of characters that were cut from the arguments.
-        seconds: duration; None if unknown.
         error: error text that the model got; empty unless `outcome` is `failed`.
-        is_from_earlier_attempt: whether a former attempt at the turn made the call.
     """
 
     id: str
@@ -81,14 +73,9 @@ class RunRecord:
     """Stored record of one run: its tool calls, files, context, sources and timings.
 
     Attributes:
-        tool_calls: the calls in the order in which they began, at most `MAX_TOOLS`.
-        omitted_tool_calls: number of calls over `MAX_TOOLS`.
-        history: the part of the session that the model got; None if unknown.
-        context: counts of the context messages that the model got.
-        files: the attachments of the turn's messages, at most `MAX_FILES`.
-        sources: addresses of the web pages that the answer is based on, at most `MAX_SOURCES`.
-        first_text_seconds: seconds from the start of the run to its first text; None without text.
-        seconds: duration of the run.
+        tool_calls: in the order in which they began, at most `MAX_TOOLS`.
+        sources: addresses of the web pages that the answer is based on.
+        first_text_seconds: seconds from the start of the run to its first text.
     """
 
     tool_calls: tuple[ToolCallRecord, ...] = ()
@@ -101,18 +88,11 @@ class RunRecord:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dict of all fields by name, which is stored with the turn.
-
-        The records in it, such as those of the tool calls, are dicts too.
-        """
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: object) -> "RunRecord | None":
-        """Return the run record that `to_json` made.
-
-        None if `data` is None, or does not fit the fields of this version of the class.
-        """
+        """Return the record that `to_json` made; None for data that does not fit this version of the class."""
         try:
             return None if data is None else _RUN_RECORD.validate_python(data)
         except ValidationError:
@@ -123,11 +103,7 @@ _RUN_RECORD = TypeAdapter(RunRecord)
 
 
 class RunRecorder:
-    """Builder of the `RunRecord` of a run from its stream events.
-
-    Attributes:
-        context: counts of the context messages that the model gets; set by the caller.
-    """
+    """Builder of the `RunRecord` of a run from its stream events; the caller sets `context`."""
 
     def __init__(self) -> None:
         self._started_at = monotonic()
@@ -140,10 +116,7 @@ class RunRecorder:
         self._sources: tuple[str, ...] = ()
 
     def set_files(self, files: Sequence[FileRecord]) -> None:
-        """Set the attachments of the turn's messages in this record, at most `MAX_FILES`.
-
-        Their names and omission reasons are shortened, and secrets in them are masked.
-        """
+        """Set the attachments, at most `MAX_FILES`; their texts are shortened, and secrets in them masked."""
         self._files = tuple(
             FileRecord(
                 _shorten(file.name, MAX_NAME_CHARACTERS), _shorten(file.omission_reason, MAX_ERROR_LINE_CHARACTERS)
@@ -152,10 +125,7 @@ class RunRecorder:
         )
 
     def record_event(self, event: StreamEvent) -> None:
-        """Update the record by a stream event; call it with each event of the run.
-
-        It stores the history, the time of the first text, the tool calls, and the sources of the answer.
-        """
+        """Update the record by a stream event; call it with each event of the run."""
         match event.type:
             case "history":
                 self._history = event.history
@@ -177,10 +147,7 @@ class RunRecorder:
 
     @property
     def run_record(self) -> dict[str, Any]:
-        """The run record of the events so far: the dict that `RunRecord.to_json` returns.
-
-        Its `seconds` are those since this recorder was made.
-        """
+        """The `RunRecord.to_json` of the events so far; its `seconds` are those since this recorder was made."""
         return RunRecord(
             tool_calls=tuple(self._tool_calls.values()),
             omitted_tool_calls=self._omitted_tool_calls,
@@ -193,11 +160,6 @@ class RunRecorder:
         ).to_json()
 
     def _add_tool_call(self, event: StreamEvent, *, is_earlier: bool = False) -> None:
-        """Add a record of a tool call, or count the call as omitted over `MAX_TOOLS`.
-
-        Args:
-            is_earlier: whether an earlier attempt at the run made the call.
-        """
         id_ = event.call_id or event.tool
         if id_ not in self._tool_calls and len(self._tool_calls) == MAX_TOOLS:
             self._omitted_tool_calls += 1
@@ -208,7 +170,6 @@ class RunRecorder:
         )
 
     def _end_tool_call(self, id_: str, end: ReceivedToolResult, event: StreamEvent) -> None:
-        """Set outcome, duration and error of a recorded call; ignore an unrecorded one."""
         use = self._tool_calls.get(id_)
         if use is None:
             return
@@ -220,11 +181,7 @@ class RunRecorder:
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> tuple[str, int]:
-    """Return a tool call's arguments as JSON without secrets, and the cut length.
-
-    Returns:
-        The first `MAX_ARGUMENTS_CHARACTERS` characters of the JSON, and the number of characters after them.
-    """
+    """Return a call's arguments as JSON without secrets, and the number of characters that were cut."""
     beginning = _cut_values(dict(arguments), 10 * MAX_ARGUMENTS_CHARACTERS)
     omitted = len(_to_json(dict(arguments))) - len(_to_json(beginning))
     text = storable_text(_to_json(redact_json_secrets(beginning)))

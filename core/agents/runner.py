@@ -77,10 +77,7 @@ class ResumableRunner(Runner):
 
     @property
     def history(self) -> HistoryWindow | None:
-        """Size and limits of the history that the model gets.
-
-        None before `load_run`, and for a session that is no `StoredSession`.
-        """
+        """Size and limits of the history that the model gets; None before `load_run`."""
         return self._session.window if isinstance(self._session, StoredSession) else None
 
     async def load_run(
@@ -91,23 +88,14 @@ class ResumableRunner(Runner):
         attributed_prompt: AttributedPrompt | None,
         **session: str,
     ) -> list[Event]:
-        """Load or create the session of a run, and return the run's stored events.
+        """Load or create the session of a run, and return the run's stored events, oldest first.
 
-        Args:
-            run_id: the id under which the run's events are stored.
-            generation: the expected session generation; None for any.
-            fence: token of the turn; the run's writes fail once another worker has claimed the turn. None for no check.
-            attributed_prompt: the prompt in parts with their authors, stored with the user message; None if they are
-                unknown.
-            session: `user_id` and `session_id`.
-
-        Returns:
-            The events, oldest first; empty for a new run.
+        The run's writes fail once another worker has claimed the turn of `fence`. Any `generation` is accepted if it is
+        None.
 
         Raises:
             SessionResetError: the session has another generation.
             RunCorrectedError: an earlier attempt named an unknown agent, and was repeated under another id.
-            StoreError: the session cannot be read, or created.
         """
         self._session, self._run_id = await self._get_or_create_session(**session), run_id
         current = self._session.generation if isinstance(self._session, StoredSession) else generation
@@ -122,20 +110,12 @@ class ResumableRunner(Runner):
     async def continue_runs(
         self, answers: Sequence[MessageAnswer], message: types.Content, *, is_decided: bool
     ) -> list[Event] | None:
-        """Merge this run and the runs that it continues in the loaded session.
+        """Merge this run and the runs that it continues in the loaded session; return this run's stored events.
 
         A run continues an earlier one if its message answers a question of the earlier one. In the loaded session, the
         events of the earlier runs then get this run's invocation id. The user's message becomes the function response
-        to the question there. The message is stored, unless an earlier attempt stored it.
-
-        Args:
-            answers: the user messages by which this run continues earlier runs, oldest first.
-            message: the user's message of this run.
-            is_decided: whether people have decided on requests of this run.
-
-        Returns:
-            The events that earlier attempts at this run have stored. None if the run continues no other run and resumes
-            by no decision, or if the session is no `StoredSession`.
+        to the question there. The message is stored, unless an earlier attempt stored it. If there are neither
+        `answers` (oldest first) nor decisions of people, nothing is merged, and the result is None.
 
         Raises:
             StoreError: the session cannot be read, or the message cannot be stored.
@@ -162,10 +142,7 @@ class ResumableRunner(Runner):
         return run_events
 
     def _get_run_events(self, session: Session) -> list[Event]:
-        """Return the events of the run of `load_run`, without those of earlier runs.
-
-        `continue_runs` gives the events of the earlier runs the same invocation id.
-        """
+        """Return this run's events, without those of earlier runs, to which `continue_runs` gives the same id."""
         return [event for event in _filter_run_events(session, self._run_id) if event.id not in self._earlier_event_ids]
 
     async def _get_or_create_session(self, **session: Any) -> Session:
@@ -175,10 +152,10 @@ class ResumableRunner(Runner):
         return _RunContext(**values)
 
     def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
-        """Return the agent that resumes the run: ADK's choice, or an agent around it.
+        """Return ADK's choice, or the outermost sequential, parallel or loop agent around it.
 
-        If sequential, parallel or loop agents are around it, the outermost is returned. ADK would send a function
-        response only to the agent that made the call; the outermost agent runs the other agents too.
+        ADK would send a function response only to the agent that made the call; the outermost agent runs the other
+        agents too.
         """
         agent = super()._find_agent_to_run(session, root_agent)
         while isinstance(agent.parent_agent, _COMPOSITE_AGENTS):
@@ -200,11 +177,6 @@ class ResumableRunner(Runner):
             super()._restore_branch_from_history(invocation_context, node, root=root, invocation_id=invocation_id)
 
     def _new_invocation_context(self, session: Session, **options: Any) -> InvocationContext:  # ADK: an extension point
-        """Return ADK's context of a run, resumable if needed.
-
-        It is resumable if the root agent is no `LlmAgent` or has sequential, parallel or loop agents below it. It is
-        resumable too if a function call of the run has no response yet.
-        """
         context = super()._new_invocation_context(session, **options)
         if not isinstance(self.agent, LlmAgent) or _has_composite_agents(self.agent):
             context.resumability_config = _RESUMABLE
@@ -215,7 +187,6 @@ class ResumableRunner(Runner):
 
 
 def _has_composite_agents(agent: BaseAgent) -> bool:
-    """Return whether a sub-agent at any depth is sequential, parallel or a loop."""
     return any(
         isinstance(sub_agent, _COMPOSITE_AGENTS) or _has_composite_agents(sub_agent) for sub_agent in agent.sub_agents
     )

@@ -142,12 +142,8 @@ class AgentRuntime:
     Several sessions may run at once. The caller must not run two turns of a session at the same time.
 
     Args:
-        artifacts: store of files; None to keep them in memory until the process ends.
-        memory: store of ADK memories; None to keep them in memory until the process ends.
+        artifacts, memory: stores of files and memories; None to keep them in memory until the process ends.
         progress_texts: text to show while a tool runs, by the tool's name; it replaces the tool's own text.
-
-    Attributes:
-        max_llm_calls: the most model calls of a run.
     """
 
     def __init__(
@@ -176,14 +172,7 @@ class AgentRuntime:
         )
 
     def get_media_support(self, model: str | None = None) -> SupportedFiles:
-        """Return the types and sizes of files that the agent can read with a model.
-
-        For a root agent that is no `LlmAgent`, or whose model is no `ModelAdapter`, it returns `DEFAULT_FILES`: the
-        types and sizes that most models can read.
-
-        Args:
-            model: the full name of the selected model; None for the root agent's own model.
-        """
+        """Return the files that the root agent can read; `DEFAULT_FILES` if its model is no `ModelAdapter`."""
         agent = self.app.root_agent
         adapter = agent.canonical_model if isinstance(agent, LlmAgent) else None
         return (
@@ -191,29 +180,13 @@ class AgentRuntime:
         )
 
     def get_model_name(self, model: str | None = None) -> str:
-        """Return the full name of the model that all agents of the app use.
-
-        Args:
-            model: the full name of the selected model; None for the agents' own models.
-
-        Returns:
-            The name; empty if the agents use different models, or the app has no `LlmAgent`.
-        """
+        """Return the full name of the model that all agents use; empty if there are several, or none."""
         models = [agent.canonical_model for agent in list_llm_agents(self.app)]
         names = {each.resolve_name(model) if isinstance(each, ModelAdapter) else each.model for each in models}
         return names.pop() if len(names) == 1 else ""
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
-        """Return the newest version of each file that a turn and its reruns saved.
-
-        See `ArtifactService.list_generated_files`; with another artifact service, the list is empty.
-
-        Args:
-            origin: the `Turn.origin` of these turns.
-
-        Raises:
-            StoreError: the database cannot be read, even after retries.
-        """
+        """Return the newest version of each file that a turn and its reruns, with this `Turn.origin`, saved."""
         return (
             await self._artifacts.list_generated_files(session_id, origin)
             if isinstance(self._artifacts, ArtifactService)
@@ -221,11 +194,7 @@ class AgentRuntime:
         )
 
     async def aclose(self) -> None:
-        """Close the toolsets and plugins of the app.
-
-        Raises:
-            RuntimeError: a plugin failed to close; the others are closed.
-        """
+        """Close toolsets and plugins; if a plugin fails, the others are closed, and `RuntimeError` is raised."""
         await self._runner.close()
 
     async def stream(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -276,31 +245,16 @@ class AgentRuntime:
             first_error = failure
 
     async def run_and_collect(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """Run the agent, and return the text of the whole reply.
+        """Run the agent, and return the text of the whole reply, or raise the error of the run.
 
-        If a model names an unknown agent, the run is repeated once: see `stream`.
-
-        Args:
-            user_id, session_id, text, streaming: see `RunRequest`.
-
-        Raises:
-            Exception: the error of the run; if it was repeated, the error of the second run, with the first error as
-                its cause.
+        If a model names an unknown agent, the run is repeated once: see `stream`. The error of the second run has the
+        first error as its cause.
         """
         events = self.stream(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
         return await _collect_text(events)
 
     async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """Run the agent once, and return the text of the whole reply.
-
-        Unlike in `run_and_collect`, a run in which a model names an unknown agent is not repeated.
-
-        Args:
-            user_id, session_id, text, streaming: see `RunRequest`.
-
-        Raises:
-            Exception: the error of the run.
-        """
+        """Do the same as `run_and_collect`, but never repeat the run."""
         request = RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming, may_correct=False)
         return await _collect_text(self.stream(request))
 
@@ -316,11 +270,7 @@ class AgentRuntime:
         )
 
     def _bind_runner(self, request: RunRequest, secrets: RunSecrets) -> ResumableRunner:
-        """Return a copy of the runner whose services write for one run.
-
-        Args:
-            secrets: the secrets of the run.
-        """
+        """Return a copy of the runner whose services write for one run."""
         runner = copy(self._runner)
         if isinstance(self.sessions, SessionService):
             runs = _list_runs(request.run_id, request.answers) if request.run_id is not None else ()
@@ -334,12 +284,7 @@ class AgentRuntime:
         return runner
 
     async def _save_memory(self, request: RunRequest, runner: ResumableRunner) -> None:
-        """Store the messages of the runner's run in the memory service; log a failure.
-
-        Raises:
-            SessionResetError: the session was reset.
-            TurnLostError: another worker owns the turn.
-        """
+        """Store the run's messages in the memory; log a failure, but raise that of a reset session or a lost turn."""
         assert runner.memory_service is not None, "the runtime sets one"
         session_id = request.session_id
         try:
@@ -359,11 +304,7 @@ class AgentRuntime:
         return limit
 
     def _correct(self, request: RunRequest, error: Exception) -> RunRequest | None:
-        """Return the request of the second run, whose prompt lists the valid agent names.
-
-        None if `error` is not about an unknown agent, if the app has no sub-agents, or if `request` may not be
-        corrected.
-        """
+        """Return the request of the second run, whose prompt lists the valid agent names."""
         match = _UNKNOWN_AGENT_ERROR.search(str(error))
         valid = list(_walk_sub_agent_names(self.app.root_agent))
         if not request.may_correct:
@@ -403,11 +344,7 @@ def _set_context(request: RunRequest) -> RunSecrets:
 async def _load_run(
     request: RunRequest, runner: ResumableRunner, mapper: EventMapper, secrets: RunSecrets
 ) -> tuple[list[types.Content], list[StreamEvent]]:
-    """Load the session of a run, and the events that earlier attempts have stored.
-
-    Returns:
-        The messages for which ADK runs, one after the other; and the event `history` with those of the stored events.
-    """
+    """Return the messages for which ADK runs, one after the other, and the events of earlier attempts."""
     message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
     messages, outputs = [message], list[StreamEvent]()
     if request.run_id is None:
@@ -434,7 +371,6 @@ async def _load_run(
 
 
 def _create_state(request: RunRequest) -> dict[str, Any]:
-    """Return the temporary keys of the state of a run."""
     speaker = {USER_STATE_KEY: to_user_state(intersect_rights(request.speakers))} if request.speakers else {}
     return {**request.state, **speaker, ADDRESSED_STATE_KEY: request.is_addressed}
 
@@ -457,19 +393,12 @@ async def _record_calls(meter: UsageMeter) -> AsyncIterator[None]:
 
 
 def _walk_sub_agent_names(agent: Any) -> Iterator[str]:
-    """Yield the names of an agent's sub-agents at any depth."""
     for sub_agent in agent.sub_agents if isinstance(agent, BaseAgent) else ():
         yield sub_agent.name
         yield from _walk_sub_agent_names(sub_agent)
 
 
 async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
-    """Return the text of the `done` event of a run.
-
-    Raises:
-        Exception: the error of the run.
-        ProviderError: the run has neither a `done` event nor an error.
-    """
     async with aclosing(events) as stream:
         async for event in stream:
             if event.type == "error" and event.error is not None and not event.call_id:
@@ -496,8 +425,7 @@ class _SilentModel(BaseLlm):
 async def warm_up() -> None:
     """Run an agent with a fake model, so that the first user's turn starts faster.
 
-    ADK imports code for a second at the first run of a process. Without the A2A SDK, later imports of ADK's module for
-    remote agents fail at once.
+    ADK imports code for a second at the first run of a process.
     """
     sessions = InMemorySessionService()
     runtime = AgentRuntime(

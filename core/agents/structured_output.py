@@ -50,13 +50,10 @@ def remove_text_around_output(agent: object, response: LlmResponse) -> None:
 
 
 def find_json(text: str, schema: Any) -> str | None:
-    """Return the last JSON object or list in a text that fits a schema.
+    """Return the last JSON object or list in a text that fits an agent's `output_schema`.
 
-    None if there is none, or if the text has nothing else, apart from a code fence around it. A part of a larger JSON
-    value, or of one that is damaged, is not returned.
-
-    Args:
-        schema: the `output_schema` of an agent: a Python type, or a JSON Schema as a dict or `types.Schema`.
+    None if the text has nothing else, apart from a code fence around it. A part of a larger JSON value, or of one that
+    is damaged, is not returned.
     """
     fits = _create_check(schema)
     fitting = [span for span in _iterate_json(text) if fits(text[span])]
@@ -79,7 +76,6 @@ def _iterate_json(text: str) -> Iterator[slice]:
 
 
 def _find_end(text: str, start: int) -> int:
-    """Return the index after the bracket that closes the one at `start`; the length of the text if none does."""
     depth = 0
     for token in _NESTING.finditer(text, start):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
