@@ -42,8 +42,7 @@ class AttachmentContent:
 
     Attributes:
         text: a line that names the file, followed by the text of a text file.
-        part: the file itself, for a model that supports its type; None for a text file or an unreadable file.
-        failure: the reason that the model cannot open the file; empty if it can.
+        part: the file itself; None for a text file, or one that the model cannot open for the reason `failure`.
     """
 
     text: str
@@ -53,13 +52,7 @@ class AttachmentContent:
 
 @dataclass(frozen=True, slots=True)
 class ReferencedFile:
-    """File of a context message, in the prompt.
-
-    Attributes:
-        message: the context message with the file.
-        text: a line that names the file, followed by the text of a text file.
-        file: the file as a part of the prompt; None if the model does not get it.
-    """
+    """File of a context message in the prompt; `file` is None if the model does not get it."""
 
     message: ContextMessage
     text: str
@@ -67,7 +60,6 @@ class ReferencedFile:
 
     @property
     def is_text(self) -> bool:
-        """True if the model gets the file as text."""
         return self.file is not None and self.file.media is None
 
 
@@ -79,7 +71,6 @@ class PromptFiles:
         media: the files that the model gets as they are, in the order of the prompt.
         own: the files of the turn's messages that the model gets.
         references: the files of the context messages, also those that the model does not get.
-        records: a record of each file, for the turn report.
     """
 
     media: list[types.Part] = field(default_factory=list)
@@ -90,13 +81,11 @@ class PromptFiles:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """File to read.
+    """File to read, unless it has an `omission_reason`.
 
     Attributes:
-        file: the metadata of the file.
         inbound: the message of the turn with the file, or with the context.
         message: the context message with the file; None for a file of the turn's message.
-        omission_reason: why the file is not read; empty to read it.
     """
 
     file: Attachment
@@ -129,23 +118,12 @@ class AttachmentReader:
         context: Iterable[ContextMessage] = (),
         given: Collection[str] = (),
     ) -> tuple[list[MessageText], PromptFiles]:
-        """Download the files of a turn's messages and of their context.
+        """Download the files of a turn's messages and context; return the texts, each with its files below.
 
         Downloads that take longer than `AttachmentLimits.seconds` are cancelled. Of each message of the turn, at most
-        `max_files` are read, and as many of all context messages together: see `_list_referenced`. Text files are
-        truncated to `TEXT_TOKENS` tokens together. Instead of a file that cannot be read, the model gets its name and
-        the reason.
-
-        Args:
-            platform: downloads the files.
-            messages: the messages of the turn.
-            texts: the texts of the messages, in the same order.
-            supported: the types and sizes that the model supports.
-            context: the context messages in the prompt.
-            given: the platform's ids of files in the session's history; these files of context messages are not read.
-
-        Returns:
-            The texts, each followed by a description of its files; and the files.
+        `max_files` are read, and as many of all context messages together: see `_list_referenced`. Files of context
+        messages are not read if the session's history has their ids (`given`). Text files are truncated to
+        `TEXT_TOKENS` tokens together. Instead of a file that cannot be read, the model gets its name and the reason.
         """
         check = FileCheck(supported, self._limits.max_bytes)
         files = [*self._list_own(messages), *self._list_referenced(messages[-1], context, given)]
@@ -245,7 +223,6 @@ class AttachmentReader:
 
 
 def _get_owner(file: _File) -> tuple[str, str]:
-    """Return the id of the person who posted a file, and the event key of the message with the file."""
     if file.message is not None:
         return file.message.author, file.message.key
     if (subject := file.inbound.subject) is not None:
@@ -254,11 +231,7 @@ def _get_owner(file: _File) -> tuple[str, str]:
 
 
 class _AttachmentBudget:
-    """Bytes and text tokens that are left for further files of a turn.
-
-    Args:
-        texts: the texts of the turn's messages, by whose languages files in older encodings are read.
-    """
+    """Bytes and text tokens that are left for further files of a turn."""
 
     def __init__(self, check: FileCheck, texts: Sequence[MessageText]) -> None:
         self._check = check
@@ -270,10 +243,8 @@ class _AttachmentBudget:
     def add(self, fetched: FetchedFile, intro: str) -> AttachmentContent:
         """Return a file's content for the prompt, and subtract its size from the budget.
 
-        A text that is too long for the budget is truncated, if at least `_MIN_TOKENS` are left.
-
-        Args:
-            intro: the start of the line that names the file, such as "Ann sent a file".
+        A text that is too long for the budget is truncated, if at least `_MIN_TOKENS` are left. The line that names the
+        file begins with `intro`, such as "Ann sent a file".
 
         Raises:
             UnreadableFileError: the model cannot read the file, or the budget is too small for it.

@@ -75,13 +75,9 @@ class _Gap:
     """Period from `since` to now in which messages may have been missed.
 
     Attributes:
-        since: seconds since the epoch.
-        fetch: fetches the messages of a place (a channel or a conversation of direct messages).
         places: the known places by id; None until they are read from the database.
         active: the ids of the sessions with recent messages.
-        locks: a lock per place id, for the task that fetches the messages of the place.
-        fetched: the ids of the places whose messages were fetched.
-        found_count: the number of missed messages found so far.
+        locks: by place id; a place is fetched by one task at a time.
     """
 
     since: float
@@ -99,14 +95,10 @@ class Backfill:
     A place is a channel with its threads, or a conversation of direct messages.
 
     Args:
-        channel: the name of the channel adapter, such as `slack`.
-        watermarks: the store of the watermarks and places.
         store: stores a message or a change of one; raises `StoreError` if it could not be stored.
-        create_fetch: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
-            since then, or raises `ParleyError`.
         delays_new_messages: whether a new message waits until older messages of its place are fetched. This keeps the
             order only if one process receives all messages of a place.
-        watermark_name: the name of the watermark, if the channel has several, such as one per Discord shard.
+        watermark_name: set if the channel has several watermarks, such as one per Discord shard.
         has_place: returns whether the place with an id belongs to this watermark.
     """
 
@@ -143,16 +135,8 @@ class Backfill:
     async def start(self, connect: Callable[[], Awaitable[None]], last_event_at: Callable[[], float]) -> None:
         """Connect, and start to fetch the messages since the stored watermark, if any.
 
-        Background tasks also retry to store messages, and store the watermark every `WATERMARK_SECONDS`.
-
-        Args:
-            connect: connects to the platform; returns once the connection receives messages.
-            last_event_at: returns the time of the last event or heartbeat of the platform (seconds since the epoch); 0
-                before the first.
-
-        Raises:
-            StoreError: the watermark cannot be read.
-            Exception: raised by `connect`.
+        Background tasks also retry to store messages, and store the watermark. `connect` returns once the connection
+        receives messages. `last_event_at` returns the time of the last event or heartbeat; 0 before the first.
         """
         watermark = await retry_store(
             lambda: self._watermarks.get_watermark(self._watermark_name),
@@ -171,10 +155,10 @@ class Backfill:
         self._start_task(run_every(WATERMARK_SECONDS, self._save_watermark, failure=failure))
 
     async def stop(self) -> None:
-        """Cancel the background tasks, and store the watermark.
+        """Cancel the background tasks, and store the watermark; failures are logged.
 
-        Each of the two takes at most `STOP_TIMEOUT` seconds: tasks that have not ended by then are left, and a
-        watermark that is not stored is logged. The next process fetches the messages that this process has not stored.
+        Each of the two takes at most `STOP_TIMEOUT` seconds: tasks that have not ended by then are left. The next
+        process fetches the messages that this process has not stored.
         """
         for task in self._tasks:
             task.cancel()
@@ -187,13 +171,9 @@ class Backfill:
             log.warning("%s: the watermark cannot be stored: %s", self._channel, format_error(error))
 
     def open_gap(self, since: float) -> None:
-        """Start to fetch all messages since a time, in the background.
+        """Start to fetch all messages since a time, in the background; do nothing if `BackfillLimits.hours` is 0.
 
-        If such a fetch is running, one from the earlier of both times replaces it. Nothing happens if
-        `BackfillLimits.hours` is 0.
-
-        Args:
-            since: seconds since the epoch.
+        If such a fetch is running, one from the earlier of both times replaces it.
         """
         if self._limits.hours:
             since = min(since, self._gap_start)
@@ -235,16 +215,10 @@ class Backfill:
     # Pending messages
 
     async def _store_session(self, session_id: str, *, until: float = inf) -> None:
-        """Store the pending messages (received but not stored) of a session, oldest first.
+        """Store the pending messages of a session that were sent until a time, oldest first; raise the last failure.
 
         If the database fails for a temporary reason, the remaining messages stay pending. A message that fails for
         another reason does not block the later ones.
-
-        Args:
-            until: messages that were sent later stay pending (seconds since the epoch).
-
-        Raises:
-            Exception: the last failure.
         """
         failure: Exception | None = None
         async with self._lock(session_id):
@@ -260,11 +234,6 @@ class Backfill:
             raise failure
 
     async def _store(self, message: Incoming) -> None:
-        """Store a pending message (received but not stored), unless it was deleted meanwhile.
-
-        Raises:
-            Exception: raised by `store`; the message stays pending.
-        """
         key = message.inbound.event_key
         try:
             if key not in self._deleted:
@@ -277,13 +246,7 @@ class Backfill:
             del self._pending[key]
 
     async def _store_pending(self) -> None:
-        """Retry to store all pending messages (received but not stored).
-
-        Messages that are older than `BackfillLimits.hours` are dropped, and an error is logged.
-
-        Raises:
-            Exception: the first failure; the failed messages stay pending.
-        """
+        """Retry to store all pending messages; log and drop those older than `BackfillLimits.hours`."""
         oldest = time.time() - max(1.0, self._limits.hours) * 3600
         for message in [message for message in self._pending.values() if _sent_at(message) < oldest]:
             log.error("%s: a message is dropped: it could not be stored for too long", self._channel)
@@ -305,14 +268,9 @@ class Backfill:
         return max(since, time.time() - self._limits.hours * 3600)
 
     async def _fetch_all(self) -> None:
-        """Fetch and store the missed messages of all places, then close the gap.
+        """Fetch and store the missed messages of all places, then close the gap, unless a new one was opened meanwhile.
 
-        The gap is the period in which messages may have been missed; without a gap nothing is done. After
-        `BACKFILL_TIMEOUT_SECONDS` the gap is closed anyway. A gap that was opened meanwhile stays open.
-
-        Raises:
-            StoreError: too many messages wait to be stored.
-            Exception: the first failure to fetch the messages of a place; the gap stays open.
+        After `BACKFILL_TIMEOUT_SECONDS` the gap is closed anyway; after another failure it stays open.
         """
         gap = self._gap
         if gap is None:
@@ -333,13 +291,9 @@ class Backfill:
             self._gap = None
 
     async def _wait_for_fetches(self, places: Collection[str]) -> None:
-        """Fetch and store the missed messages of some places, if there is a gap.
+        """Fetch and store the missed messages of some places, for at most `MAX_WAIT_SECONDS`; failures are logged.
 
-        A gap is a period in which messages may have been missed. Does nothing without `delays_new_messages`. Failures
-        are logged. After `MAX_WAIT_SECONDS`, the call cancels its fetches and returns; `_fetch_all` fetches the rest.
-
-        Args:
-            places: the ids of the places.
+        After that time the call cancels its fetches; `_fetch_all` fetches the rest.
         """
         if self._gap is None or not self._delays_new_messages or not places:
             return
@@ -350,14 +304,10 @@ class Backfill:
             log.info("%s: new messages no longer wait for the backfill: %s", self._channel, format_error(error))
 
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
-        """Fetch and store the missed messages of a place, once per gap.
+        """Fetch and store the missed messages of a place, once per gap; after a failure, the next call tries again.
 
-        Does nothing for a gap that is closed or replaced. If all places of the gap together have more than
-        `BackfillLimits.messages`, the oldest messages of this place are dropped. Messages that cannot be stored are
-        retried in the background.
-
-        Raises:
-            Exception: the messages cannot be fetched; the next call for the place tries again.
+        If all places of the gap together have more than `BackfillLimits.messages`, the oldest messages of this place
+        are dropped. Messages that cannot be stored are retried in the background.
         """
         async with gap.locks[place_id]:
             if place_id in gap.fetched or gap is not self._gap:
@@ -381,10 +331,6 @@ class Backfill:
                         raise
 
     async def _list_missing(self, gap: _Gap, place_id: str) -> list[IncomingMessage]:
-        """Fetch a place's messages since the start of a gap; return those not stored yet.
-
-        They are in order of age, the oldest first: see `filter_missing`. A place that `_list_places` lacks has none.
-        """
         places = await self._list_places(gap)
         if place_id not in places:
             return []
@@ -395,11 +341,7 @@ class Backfill:
         )
 
     async def _list_places(self, gap: _Gap) -> Mapping[str, ActivePlace]:
-        """Return the places of this watermark by id, those with the newest messages first.
-
-        They are read from the database once per gap, as at most `MAX_PLACES` of the channel. Their sessions are those
-        with messages since `ACTIVE_SECONDS` before the gap; the ids are added to `gap.active`.
-        """
+        """Return the places of this watermark by id, the newest first, and add their sessions to `gap.active`."""
         if gap.places is None:
             active_since = self._limit_age(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
             served = await self._watermarks.list_active_places(self._channel, since=active_since, limit=MAX_PLACES)
@@ -410,11 +352,6 @@ class Backfill:
     # The watermark
 
     async def _save_watermark(self) -> None:
-        """Store the time until which all messages are stored, if that time has changed.
-
-        Raises:
-            StoreError: the database is unavailable.
-        """
         until = min(self._last_event_at(), self._gap_start, *map(_sent_at, self._pending.values()))
         if self._watermark is not None and until and until != self._watermark:
             await self._watermarks.save_watermark(self._watermark_name, until)
@@ -437,21 +374,13 @@ async def filter_missing(
     These messages are left out:
 
     - messages that are stored already;
-    - messages from before the first session of the place began, or before a reset of their session;
+    - messages from before the first session of their place began (`begun_at`, by the id of the place; all of a place
+      that it lacks), or before a reset of their session;
+    - messages from before `since`, unless they have `is_mention` and not `is_free_channel`: an edit may have added the
+      mention;
     - messages, but not commands, from before a `stop` of their author;
-    - messages of sessions that are not in `active_sessions`.
-
-    Args:
-        messages: the messages fetched from one place.
-        active_sessions: the ids of the sessions with recent messages. The session of a mention of the bot, or of a
-            message in a thread on its answer, is added. A message that is stored and older than `since` adds none.
-        begun_at: the time when the first session began, by the id of the place (seconds since the epoch). No message
-            of another place is returned.
-        since: seconds since the epoch. Of older messages, only those with `is_mention` and without `is_free_channel`
-            are stored: an edit may have added the mention.
-
-    Raises:
-        StoreError: the database cannot be read.
+    - messages of sessions that are not in `active_sessions`. The session of a mention of the bot, or of a message in a
+      thread on its answer, is added to them. A message that is stored and older than `since` adds none.
     """
     if not messages:
         return []
@@ -476,12 +405,9 @@ async def filter_missing(
 
 
 async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
-    """Await `work` for all items, `MAX_CONCURRENT_TASKS` at a time.
+    """Await `work` for all items, `MAX_CONCURRENT_TASKS` at a time; raise the first failure.
 
     After a failure, the work for other items continues; after `MAX_CONCURRENT_TASKS` failures it is cancelled.
-
-    Raises:
-        Exception: the first failure.
     """
     failures = list[Exception]()
 

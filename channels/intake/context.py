@@ -73,13 +73,7 @@ CountTokens = Callable[[str], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class ContextQuotes:
-    """Context messages of a turn as quotes.
-
-    Attributes:
-        quotes: by the event key of the message that they precede.
-        messages: the quoted messages, by the same keys.
-        record: the counts of context messages and tokens, for the turn report.
-    """
+    """Context messages of a turn as quotes, by the event key of the message that they precede."""
 
     quotes: Mapping[str, Sequence[str]]
     messages: Mapping[str, Sequence[ContextMessage]]
@@ -91,7 +85,6 @@ class PromptContext:
     """Context of a turn's messages, for its prompt.
 
     Attributes:
-        quotes: the context messages as quotes.
         names: the names for the prompt, by the platform's user ids.
         people: the names of the authors of the turn's messages and of the context messages.
     """
@@ -110,11 +103,6 @@ class PromptContext:
 
         The newest message also follows the local time of its author, if that is known. Authors are named if more than
         one person can write.
-
-        Args:
-            messages: the messages of the turn.
-            texts: the texts of the messages, in the same order.
-            files: the files of the messages and of their context.
         """
         parts, prompt_files = list[tuple[str, str]](), list(files.own)
         for message, message_text in zip(messages, texts, strict=True):
@@ -143,13 +131,8 @@ class PromptContext:
 class ContextBuilder:
     """Builds the prompt text of a turn from its messages and their context messages.
 
-    Context messages are quoted in the prompt, and not answered: see `ContextMessage`.
-
-    Args:
-        database: the database with the sessions' histories.
-        count: returns the number of tokens of a text.
-        max_tokens: the most tokens of context messages in a prompt; 0 for none.
-        timeout: the most seconds that a turn waits for the context messages; after that, they are left out.
+    Context messages are quoted in the prompt, and not answered: see `ContextMessage`. They have at most `max_tokens`
+    tokens (0 for none), and are left out if they do not come within `timeout` seconds.
     """
 
     def __init__(
@@ -172,17 +155,10 @@ class ContextBuilder:
         texts: Sequence[MessageText],
         left_out: Sequence[InboxMessage] = (),
     ) -> PromptContext:
-        """Fetch the context messages of a turn.
+        """Fetch the context messages of a turn, unless its run has stored the prompt.
 
-        Context messages that cannot be fetched are left out, and the failure is logged. If the turn's run has stored
-        its prompt, none are fetched.
-
-        Args:
-            texts: the texts of `turn.messages`, in the same order.
-            left_out: messages that are not quoted as the conversation before the turn's messages either.
-
-        Raises:
-            StoreError: the end of the session's history cannot be read.
+        Context messages that cannot be fetched are left out, and the failure is logged. Messages in `left_out` are not
+        quoted as the conversation before either.
         """
         surrounding = await self._fetch_context(
             turn, platform, is_one_to_one=all(message.is_one_to_one for message in texts)
@@ -212,16 +188,6 @@ class ContextBuilder:
         return PromptContext(quotes, names, {id_: name for id_, name in names.items() if id_ in mentioned})
 
     async def _fetch_context(self, turn: Turn, platform: Platform, *, is_one_to_one: bool) -> SurroundingMessages:
-        """Return the context messages of a turn; none if its run has stored the prompt.
-
-        If the platform fails, or takes longer than the timeout, this is logged, and no messages are returned.
-
-        Args:
-            is_one_to_one: whether only one person can write: then only quoted and forwarded messages are fetched.
-
-        Raises:
-            StoreError: the end of the session's history cannot be read.
-        """
         history = None
         if not self._max_tokens:
             return SurroundingMessages()
@@ -239,18 +205,9 @@ class ContextBuilder:
 
 
 def about_reference(author: str, name: str, text: str, sent_at: float, key: str) -> dict[str, Any]:
-    """Return the message that a user asks about, for `InboxMessage.references`.
+    """Return the message that a user asks about, as JSON with the key `about`, for `InboxMessage.references`.
 
     The user chose the bot's entry in the menu of this message; its author may be anybody.
-
-    Args:
-        author: the platform's id of the message's author.
-        name: the author's display name.
-        sent_at: seconds since the epoch.
-        key: the `InboxMessage.event_key` of the message.
-
-    Returns:
-        JSON with the key `about`, whose value has the fields of a `ContextMessage`.
     """
     return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": sent_at, "key": key}}
 
@@ -261,9 +218,6 @@ def label_names(names: Mapping[str, str]) -> dict[str, str]:
     A name is put on one line without colons, and truncated; a blank name becomes the user id. Names that look alike are
     all followed by their user ids. So is a name that only adds something to another one, in brackets or after a sign
     (`Grace (admin)`), and a name that has one of the ids in brackets.
-
-    Args:
-        names: the display names by the platform's user ids.
     """
     cleaned = {id_: _clean_name(name) or _clean_name(id_) for id_, name in names.items()}
     skeletons = Counter(_skeleton(name) for name in cleaned.values())
@@ -277,7 +231,6 @@ def label_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clean_name(name: str) -> str:
-    """Return a name on one line, without invisible characters, brackets of quotes and colons."""
     return clean_name(escape_brackets(storable_text(name)).replace(":", " "))
 
 
@@ -298,10 +251,7 @@ def _skeleton(name: str) -> str:
 
 
 def _list_part_skeletons(name: str) -> set[str]:
-    """Return the skeletons of a name's parts, and of the name without its parts in brackets.
-
-    The set is empty if brackets or signs set no part apart.
-    """
+    """Return the skeletons of a name's parts, and of the name without its parts in brackets; empty for one part."""
     compatible = unicodedata.normalize("NFKD", name)
     parts = _NAME_SEPARATOR.split(compatible)
     if len(parts) == 1:
@@ -311,8 +261,6 @@ def _list_part_skeletons(name: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _RenderedMessage:
-    """Context message with its text as lines of a quote."""
-
     message: ContextMessage
     lines: str
 
@@ -330,13 +278,7 @@ async def build_context_quotes(
     The messages that a prompt is about are not truncated. The others share `max_tokens`: first quoted and forwarded
     messages and the start of the thread, then the newest messages of the conversation. A note replaces older messages
     that do not fit. Blank messages are left out, and so are messages of the conversation that were sent after the
-    turn's newest message.
-
-    Args:
-        messages: the messages of the turn, at least one, oldest first.
-        names: the names for the prompt, by the platform's user ids.
-        count: returns the number of tokens of a text.
-
+    turn's newest message. `messages` has at least one, oldest first.
     """
     newest_at = messages[-1].sent_at
     relevant = [
@@ -402,22 +344,18 @@ def _group_messages(
 
 
 def _plain_text(message: ContextMessage) -> str:
-    """Return the text of a context message, and the names of its files on a line of their own."""
     text = "\n".join(filter(None, [message.text.rstrip(), format_file_names(message.attachments)]))
     return escape_brackets(storable_text(text)).strip()
 
 
 def _render_lines(message: ContextMessage, names: Mapping[str, str]) -> str:
-    """Return a context message as the lines of a quote, with its author's name."""
     return quote_message(names[message.author], _plain_text(message))
 
 
 async def _truncate(text_lines: str, max_tokens: int, count: CountTokens) -> tuple[str, int]:
-    """Truncate the quoted lines of a message to a number of tokens.
+    """Truncate the quoted lines of a message, with a note whose tokens are not counted.
 
-    Returns:
-        The start of the lines, followed by a note if they are truncated; its tokens without the note. An empty text and
-        0 if hardly more than a name would fit.
+    The text is empty if hardly more than a name would fit.
     """
     cost, text = await count(text_lines), text_lines
     while cost > max_tokens:

@@ -32,13 +32,8 @@ def _is_transient(error: BaseException) -> bool:
 class FileClient:
     """Base of a client for file downloads, which calls only the platform's hosts.
 
-    Args:
-        api_url: the URL of the platform's API. If it is not on `api_hosts` (a simulator), files may only be at the same
-            host.
-
-    Attributes:
-        api_hosts: the hosts of the platform's real API, subdomains included.
-        file_hosts: the hosts of its files, subdomains included.
+    `api_hosts` and `file_hosts` include subdomains. If `api_url` is not on `api_hosts` (a simulator), files may only be
+    at the host of `api_url`.
     """
 
     api_hosts: Collection[str]
@@ -50,21 +45,12 @@ class FileClient:
     async def download(self, url: str, file: Attachment, check: FileCheck, *, token: str = "") -> FetchedFile:
         """Download a file of a message, in at most three attempts if it fails temporarily.
 
-        Args:
-            file: the metadata of the file, as far as it is known.
-            check: called before the body is read, with the size from the HTTP response.
-            token: the access token for the `Authorization` header; empty for none.
-
-        Returns:
-            The content, and `file` with the size of the content. A missing MIME type is that of the HTTP response.
+        `check` is called before the body is read, with the size from the HTTP response. The result's metadata has the
+        size of the content, and a MIME type that `file` lacks.
 
         Raises:
-            UnreadableFileError: the file cannot be read for one of these reasons:
-                - The URL is not on the platform's hosts.
-                - The file is not available.
-                - `check` refuses the file.
-                - The file has more than `check.max_bytes`.
-                - The response is a login page.
+            UnreadableFileError: the file is not on the platform's hosts, not available, too large, refused by `check`,
+                or the response is a login page.
         """
         data, kind = await self._get(url, file, check, token)
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
@@ -99,7 +85,6 @@ class FileClient:
         raise UnreadableFileError("it cannot be fetched")
 
     def _is_platform_url(self, url: SplitResult) -> bool:
-        """Return whether a URL is on one of the platform's file hosts (or the simulator)."""
         if _is_within(self._api_url, self.api_hosts):
             return url.scheme == "https" and _is_within(url, self.file_hosts)
         return (url.scheme, url.netloc) == (self._api_url.scheme, self._api_url.netloc)
@@ -123,8 +108,5 @@ def _is_html(data: bytes) -> bool:
 
 
 def _is_expected_html(file: Attachment, data: bytes) -> bool:
-    """Return whether downloaded HTML is the attached file, and not a login page.
-
-    The file must be of the type HTML, and of the size that the platform announced, if any.
-    """
+    """Return whether HTML is the attached file and not a login page, by its type and by the announced size, if any."""
     return media.guess_mime_type(file.name, file.mime_type) == "text/html" and file.size in (0, len(data))

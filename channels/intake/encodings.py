@@ -45,7 +45,6 @@ class _LanguageGroup:
         encodings: Python's names of the encodings, the most frequent first.
         alphabets: the letters of each language that are not ASCII, in lower case.
         rows: for CJK: an encoding of two bytes, and the ranges of first bytes of its frequent characters.
-        is_latin: whether the languages are written in Latin letters.
     """
 
     locales: tuple[str, ...]
@@ -110,11 +109,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Text of a file in one encoding.
-
-    Attributes:
-        encoding: the name of the encoding for people, such as `GB18030`.
-    """
+    """Text of a file in one encoding, which is named for people, such as `GB18030`."""
 
     text: str
     encoding: str
@@ -136,15 +131,10 @@ class _Candidate:
 
 
 def read_legacy_text(data: bytes, locales: Iterable[str], conversation: str) -> list[Reading]:
-    """Return the text of a file that is neither UTF-8 nor UTF-16.
+    """Return the text of a file that is neither UTF-8 nor UTF-16; a byte that is invalid in the encoding becomes `�`.
 
-    Args:
-        locales: the locales of the authors, such as `ja-JP`; an empty one is ignored. Their languages are expected.
-        conversation: text of the conversation; its languages are expected, too.
-
-    Returns:
-        One reading; or the best two if the file is short or several encodings fit, and none of them is expected. A byte
-        that is invalid in the encoding becomes `�`.
+    The languages of the authors' `locales` (such as `ja-JP`) and of the `conversation` are expected. There are two
+    readings, the best ones, if the file is short or several encodings fit, and none of them is expected; else one.
     """
     is_short = len(data) < _CLEAR_BYTES
     encodings = [encoding for encoding in _ENCODINGS if not (is_short and encoding in _RARE_ENCODINGS)]
@@ -172,7 +162,6 @@ def _is_as_good(other: _Candidate, best: _Candidate) -> bool:
 
 
 def _take_sample(data: bytes) -> bytes:
-    """Return the first lines of a file that are not ASCII; all of a small file."""
     if len(data) <= _SAMPLE_BYTES:
         return data
     lines = b"\n".join(line for line in data.split(b"\n") if not line.isascii())
@@ -215,7 +204,6 @@ def _get_coverage(text: str, group: _LanguageGroup) -> float:
 
 @cache
 def _list_alphabets(group: _LanguageGroup) -> tuple[frozenset[str], ...]:
-    """Return the characters of each language of a group; of a CJK language the frequent ones."""
     if group.rows is None:
         return tuple(map(frozenset, group.alphabets))
     encoding, ranges = group.rows

@@ -70,17 +70,10 @@ class IntakeHandler(ABC):
 
     A subclass parses interactions, and shows their results on the platform.
 
-    Args:
-        queued_reactions: adds the reactions that mark users' messages as waiting.
-        syntax: the syntax of commands on the platform.
-        cipher: encrypts the stored entries.
-
     Attributes:
         must_refuse: whether each refused interaction, except a button press, must get an answer, since the platform
             would show a failure. Otherwise a user is told once an hour that they have no access.
         form_page_size: the most fields on a page of a form; 0 for no limit.
-        commands: runs commands.
-        presses: performs the actions of pressed buttons.
     """
 
     must_refuse: ClassVar[bool]
@@ -105,11 +98,7 @@ class IntakeHandler(ABC):
 
     @abstractmethod
     async def deny_privately(self, message: InboxMessage, text: str) -> None:
-        """Show a text only to the author of a message.
-
-        Raises:
-            SurfaceError: the text cannot be shown.
-        """
+        """Show a text only to the author of a message, or raise `SurfaceError`."""
 
     async def choose_address(self, message: IncomingMessage) -> IncomingMessage:
         """Return a message, just before it is stored, with the final address of its reply, such as in a new thread."""
@@ -117,23 +106,13 @@ class IntakeHandler(ABC):
 
     @abstractmethod
     async def answer(self, entry: InboxEntry, result: CommandResult) -> None:
-        """Show the result of an interaction, only to its author if the platform permits.
+        """Show the result of an interaction, or raise `SurfaceError`.
 
-        Otherwise its private content is left out.
-
-        Raises:
-            SurfaceError: the result cannot be shown.
+        If the platform cannot show it only to the author, private content is left out.
         """
 
     async def refuse(self, entry: InboxEntry, text: str) -> None:
-        """Show only the author why the interaction is not processed.
-
-        Args:
-            text: the translated reason.
-
-        Raises:
-            SurfaceError: the text cannot be shown.
-        """
+        """Show only the author the translated reason why the interaction is not processed, or raise `SurfaceError`."""
         await self.answer(entry, CommandResult(text))
 
     async def close_form(self, entry: InboxEntry) -> None:  # noqa: B027 - a platform may have nothing to close
@@ -141,10 +120,7 @@ class IntakeHandler(ABC):
 
     @abstractmethod
     async def post_prompt(self, entry: InboxEntry) -> tuple[InboxMessage, Retract] | None:
-        """Post a user's prompt for the agent, so that others see it too.
-
-        Args:
-            entry: the command, form or menu entry by which the user asked.
+        """Post a user's prompt for the agent (a command, form or menu entry), so that others see it too.
 
         Returns:
             The posted prompt as a message to answer, and a function that deletes the prompt and tells its author the
@@ -155,13 +131,9 @@ class IntakeHandler(ABC):
         """
 
     async def find_session(self, entry: InboxEntry) -> InboxEntry | None:
-        """Return a command with the id of the session to which it applies.
+        """Return a command with the id of its session; None if the author is asked to choose one.
 
-        A platform may show the author the sessions to choose from, if they are several.
-
-        Returns:
-            The command, by default unchanged; None if the author was asked to choose a session. Their choice arrives as
-            another interaction.
+        Their choice arrives as another interaction.
         """
         return entry
 
@@ -212,10 +184,10 @@ class IntakeHandler(ABC):
             self._queued_reactions.add(message.inbound.address)
 
     def _check_access(self, message: IncomingMessage) -> bool:
-        """Return whether the author of a message may use the bot at the message's place.
+        """Return whether a message's author may use the bot at its place; if not, tell them in the background.
 
-        If not, a private message to the author is sent in the background. Without `deny_privately`, only an author who
-        mentioned the bot gets it, at most once an hour, and not for a message with `is_late` or `is_free_channel`.
+        Without `deny_privately`, only an author who mentioned the bot is told, at most once an hour, and not for a
+        message with `is_late` or `is_free_channel`.
         """
         decision = self._services.access_policy.check(message.inbound.actor_or_author, message.inbound.location)
         if decision is AccessDecision.ALLOWED:
@@ -332,11 +304,8 @@ class IntakeHandler(ABC):
 
         Args:
             identify: returns the entry with its author and place; if it is refused, the reason to show.
-            acknowledge: sends the acknowledgement; returns whether the platform accepts it. If not, the platform has
-                told the author of the failure. For a refused interaction, its argument has `is_private` set.
-
-        Raises:
-            Exception: raised by `identify` or `acknowledge`.
+            acknowledge: returns whether the platform accepts the acknowledgement. If not, the platform has told the
+                author of the failure. For a refused interaction, its argument has `is_private` set.
         """
         storing = asyncio.create_task(self._store(entry, identify), name="interaction")
         try:
@@ -355,13 +324,9 @@ class IntakeHandler(ABC):
                     await self._run(stored, identify)
 
     async def _store(self, entry: InboxEntry, identify: Identify) -> InboxEntry | str | None:
-        """Store an interaction, unless it is refused within `IDENTIFY_SECONDS`.
+        """Store an interaction, unless it is refused within `IDENTIFY_SECONDS`; None if it was delivered before.
 
         If its author is not identified by then, it is stored as it is, and access is checked when it is handled.
-
-        Returns:
-            The entry, identified in time or not; the reason of a refusal, empty if the author is not told; None if the
-            interaction was delivered before.
         """
         say = words.messages_for(entry.locale)
         if limited := self.commands.apply_rate_limit(entry.message):
@@ -383,13 +348,8 @@ class IntakeHandler(ABC):
     async def authorize(self, entry: InboxEntry, identify: Identify) -> InboxEntry | str:
         """Identify an interaction's author, and check their access; of a prompt, the rate limits too.
 
-        The database stores that an author was told of missing access.
-
-        Returns:
-            The identified entry. If it is refused, the translated reason to show; empty if the author is not told now.
-
-        Raises:
-            Exception: raised by `identify`.
+        A refusal is the translated reason to show; it is empty if the author is not told now. The database stores that
+        an author was told of missing access.
         """
         identified = await identify() if entry.message.actor is None else entry
         if isinstance(identified, str):
@@ -404,10 +364,9 @@ class IntakeHandler(ABC):
         return prompt_limit_message(limited, say) if limited else identified
 
     async def find_rate_limit_denial(self, message: InboxMessage) -> RateLimitDenial | None:
-        """Return the exceeded rate limit of a message's author or place; else None.
+        """Return the exceeded rate limit of a message's author or place; None if the limits cannot be read (logged).
 
-        Nothing is counted: the limits are checked again when the message is stored. A failure to read the limits is
-        logged, and the result is None.
+        Nothing is counted: the limits are checked again when the message is stored.
         """
         try:
             return await self._services.inbox.find_limit_denial(
@@ -433,7 +392,6 @@ class IntakeHandler(ABC):
             await self._perform(entry)
 
     async def _run(self, entry: InboxEntry, identify: Identify) -> None:
-        """Perform an entry, if its author has access now; log `SurfaceError`."""
         authorized = await self.authorize(entry, identify)
         if isinstance(authorized, str):
             await self._refuse(entry, authorized)

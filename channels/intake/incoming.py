@@ -23,7 +23,6 @@ class IncomingMessage:
     """Message of a user, as an adapter parsed it.
 
     Attributes:
-        inbound: the message to store.
         is_mention: whether it mentions the bot or replies to it, is a direct message, or has `is_free_channel`. The bot
             answers another message only in a session in which it takes part.
         is_free_channel: whether it does not address the bot, but is in a channel where the bot answers all messages,
@@ -47,10 +46,7 @@ class IncomingMessage:
 
     @property
     def command(self) -> tuple[CommandName, str] | None:
-        """The name of the command and its argument (empty for none).
-
-        None if the message does not mention the bot, has files, or is no command: see `parse_command`.
-        """
+        """The command and its argument; None if the message does not mention the bot, has files, or is no command."""
         if not self.is_mention or self.inbound.attachments:
             return None
         return parse_command(self.inbound.text, self.command_prefix)
@@ -62,10 +58,9 @@ class IncomingChange:
 
     Attributes:
         inbound: the change, without a text: its event key, its time, and the session of the message.
-        changed_key: the event key of the message.
         text: the new text without the mention of the bot; None if the message was deleted.
         mention: the edited message, if the edit mentions the bot.
-        is_late: whether newer messages may have been received before it.
+        is_late: see `IncomingMessage`.
     """
 
     inbound: InboxMessage

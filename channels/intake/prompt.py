@@ -30,13 +30,11 @@ class Prompt:
     """Prompt of a turn, as input of a run of the agent.
 
     Attributes:
-        attributed_prompt: the text, with the author of each part.
-        media: the files that the model reads.
         bot_name: the bot's display name; empty if it is unknown.
         authors: the author of each of the turn's messages.
         state: the `MessageText.agent_context` of the newest message, under a key of the agent's state: `temp:` and the
             adapter's name, such as `temp:slack`. Empty without such a context.
-        time_zone: the `MessageText.time_zone` of the newest message.
+        time_zone: that of the newest message.
     """
 
     attributed_prompt: AttributedPrompt
@@ -48,14 +46,7 @@ class Prompt:
 
 
 class PromptBuilder:
-    """Builds the prompt of a turn from the texts, files and context of its messages.
-
-    Args:
-        turns: the store of the turns.
-        context: builds the prompt text from the texts and their context messages.
-        access_policy: the users and places that the bot answers.
-        attachment_limits: the limits of the attachments that the model reads.
-    """
+    """Builds the prompt of a turn from the texts, files and context of its messages."""
 
     def __init__(
         self,
@@ -70,12 +61,9 @@ class PromptBuilder:
         self._attachments = AttachmentReader(attachment_limits)
 
     def remove_denied_messages(self, turn: Turn) -> Turn | None:
-        """Return a turn without the messages whose authors have lost access meanwhile.
+        """Return a turn without the messages whose authors have lost access meanwhile; None if none is left.
 
         The stored turn stays as it is.
-
-        Returns:
-            The turn; None if no message is left.
         """
         allowed = tuple(
             message
@@ -94,7 +82,6 @@ class PromptBuilder:
 
         Raises:
             SpendingLimitError: the turn repeats a stored prompt, and the limit of one of its authors is reached.
-            StoreError: the spending or the stored prompt cannot be read.
         """
         authors = {f"{message.channel}:{message.author}": message.author for message in turn.messages}
         if len(authors) == 1:
@@ -122,17 +109,11 @@ class PromptBuilder:
     ) -> Prompt:
         """Read the texts, files and context of a turn's messages, and return the prompt.
 
-        If the run has stored its prompt, files are not downloaded, and `media` is empty. The author and place are
-        set on the turn's usage meter.
-
-        Args:
-            runtime: the runtime of the agent that answers.
-            recorder: stores the number of context messages and the files, for the turn report.
-            left_out: the result of `list_spent_messages`; the turn is without them.
+        If the run has stored its prompt, files are not downloaded, and `media` is empty. The author and place are set
+        on the turn's usage meter. The turn is without `left_out`, the result of `list_spent_messages`.
 
         Raises:
             DamagedTurnError: a stored message of the turn cannot be read.
-            StoreError: the history or the stored prompt cannot be read.
             SurfaceError: the platform cannot read a message: see `Platform.read_message`.
             SpendingLimitError: a spending limit is reached.
         """
@@ -174,16 +155,9 @@ class PromptBuilder:
         """Return the people whose words are in the run of a turn, each once.
 
         Tools have the rights that all of them have. They are the authors of the turn's messages. If the run has read
-        more before, they are also the authors of its earlier messages and of the runs that it continues, and the people
-        who answered its questions. A person who only approves or retries is not among them.
-
-        Args:
-            prompt: the prompt of the turn, from `build`.
-            continues: whether the turn's message answers a question of another run.
-
-        Raises:
-            StoreError: the run cannot be read.
-            SurfaceError: the platform cannot read a message: see `Platform.read_message`.
+        more before, or `continues` another one by an answer to its question, they are also the authors of its earlier
+        messages and of the runs that it continues, and the people who answered its questions. A person who only
+        approves or retries is not among them.
         """
         speakers = {author.id: author for author in prompt.authors}
         is_new_run = turn.run is None and turn.kind in ("message", "revise") and not turn.is_resumed
