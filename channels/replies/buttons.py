@@ -44,7 +44,6 @@ class Press(NamedTuple):
     """Press of a button, parsed from the button's id.
 
     Attributes:
-        action: the action of the button.
         target_id: the id of the turn, the approval or the question.
         detail: of a question's button: the index of the option, or the page; empty for others.
     """
@@ -60,14 +59,7 @@ class Press(NamedTuple):
 
 
 def create_button(action: ButtonAction, target_id: str, say: MessageCatalog, *, detail: str = "") -> Button:
-    """Return the button for an action, with its label in the user's language.
-
-    The id is `ACTION:TARGET_ID`, or `ACTION:DETAIL:TARGET_ID` with a detail.
-
-    Args:
-        target_id: the id of the turn, the approval or the question.
-        detail: of a question's button: the index of the option, or the page.
-    """
+    """Return the button for an action; its id is `ACTION:TARGET_ID`, or `ACTION:DETAIL:TARGET_ID` with a detail."""
     return Button(
         f"{action}:{detail}:{target_id}" if detail else f"{action}:{target_id}",
         say(_LABELS[action]),
@@ -76,13 +68,7 @@ def create_button(action: ButtonAction, target_id: str, say: MessageCatalog, *, 
 
 
 def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = False) -> list[Button]:
-    """Return the buttons under a reply whose text is still being written: *Stop*.
-
-    Args:
-        say: translates the labels.
-        is_revised: whether a user edited a message of the turn since the turn was claimed; then *Answer the edited
-            message* comes first.
-    """
+    """Return the buttons under a reply whose text is still being written."""
     actions: list[ButtonAction] = ["revise", "stop"] if is_revised else ["stop"]
     return [create_button(action, turn_id, say) for action in actions]
 
@@ -90,13 +76,7 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
 def answer_buttons(
     turn_id: str, say: MessageCatalog, extra_buttons: Collection[ExtraButton], *, is_revised: bool = False
 ) -> list[Button]:
-    """Return the buttons under a finished answer; empty for none.
-
-    Args:
-        extra_buttons: the optional buttons: `regenerate`, and `feedback` for the two ratings.
-        is_revised: whether a user edited a message of the turn since the turn was claimed; then *Answer the edited
-            message* replaces *Regenerate*.
-    """
+    """Return the buttons under a finished answer; no *Regenerate* if a message was edited (`is_revised`)."""
     actions: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extra_buttons else []
     if "feedback" in extra_buttons:
         actions += ["good", "bad"]
@@ -104,11 +84,9 @@ def answer_buttons(
 
 
 def approval_buttons(approval_id: str, say: MessageCatalog, *, may_approve: bool, may_always: bool) -> list[Button]:
-    """Return the buttons under an open approval: *Approve* and *Deny*.
+    """Return the buttons under an open approval: *Approve* and *Deny*, and *Always allow* with `may_always`.
 
-    Args:
-        may_approve: whether *Approve* is there; *Retry*, which posts the arguments, takes its place otherwise.
-        may_always: whether to add *Always allow*.
+    Without `may_approve`, *Retry*, which posts the arguments, takes the place of *Approve*.
     """
     actions: list[ButtonAction] = ["approve" if may_approve else "attach"]
     if may_always:
@@ -117,11 +95,7 @@ def approval_buttons(approval_id: str, say: MessageCatalog, *, may_approve: bool
 
 
 def parse_button(button_id: str) -> Press | None:
-    """Parse the id of a pressed button: see `create_button`.
-
-    Returns:
-        The action, the target and the detail; None if the id has another format.
-    """
+    """Parse the id of a pressed button: see `create_button`; None for another format."""
     name, _, rest = button_id.partition(":")
     detail, _, target_id = rest.rpartition(":")
     action = next((action for action in _LABELS if action == name), None)

@@ -49,15 +49,10 @@ class ChunkPlanner:
 
     @property
     def is_due(self) -> bool:
-        """True if enough text is unparsed that a chunk may have become full."""
+        """True if so much text is unparsed that a chunk may have become full."""
         return self._unread_length >= self._limits.chunk_size // _CHECKS_PER_CHUNK
 
     def feed(self, delta: str) -> None:
-        """Append a piece of text that the model generated.
-
-        Args:
-            delta: the new characters.
-        """
         for start in range(0, len(delta), self._limits.chunk_size):  # so that `catch_up` can yield within a long delta
             self._deltas.append(delta[start : start + self._limits.chunk_size])
         self._unread_length += len(delta)
@@ -73,11 +68,9 @@ class ChunkPlanner:
     def plan(self, priority: Priority, *, empty_text: str = PLACEHOLDER) -> Plan:
         """Return a plan with the chunks of the text so far; a blank text has none.
 
-        Of an incomplete text, open markup at the end is closed, and markup that cannot be shown in part is left out.
-
-        Args:
-            priority: the priority of the plan's calls. One of `FINAL_PRIORITIES` means that the text is complete.
-            empty_text: shown for a complete text that renders to nothing visible.
+        A priority of `FINAL_PRIORITIES` means that the text is complete. Of an incomplete text, open markup at the end
+        is closed, and markup that cannot be shown in part is left out. A complete text that renders to nothing visible
+        is shown as `empty_text`.
         """
         self._read_all()
         chunks, page = [*self._full_chunks], self._page
@@ -108,10 +101,7 @@ class ChunkPlanner:
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
-        """Parse new text, and yield to the event loop after about each chunk.
-
-        At most one chunk's size of the text stays unparsed.
-        """
+        """Parse new text, all but at most one chunk's size, and yield to the event loop after about each chunk."""
         while self._unread_length > self._limits.chunk_size:
             self._read_part()
             await asyncio.sleep(0)
@@ -121,7 +111,6 @@ class ChunkPlanner:
             self._read_part()
 
     def _read_part(self) -> None:
-        """Parse about one chunk of new text, and store each chunk that is full."""
         until, size = self._read_count, 0
         while until < len(self._deltas) and size < self._limits.chunk_size:
             size += len(self._deltas[until])
@@ -134,16 +123,9 @@ class ChunkPlanner:
 def _cut_full_chunks(
     page: ChunkReader, chunks: list[Chunk], limits: MessageLimits, *, is_final: bool = False
 ) -> ChunkReader:
-    """Append each full chunk of a reader's text to `chunks`.
+    """Append each full chunk of a reader's text to `chunks`; return a reader of the text after them.
 
     The start of a chunk includes invisible text before it.
-
-    Args:
-        page: the reader; its text starts after the last of `chunks`.
-        is_final: whether the text is complete.
-
-    Returns:
-        A reader of the text after the full chunks.
     """
     while cut := page.find_break(is_final=is_final):
         start, size = chunks[-1].end if chunks else 0, page.hidden_size + cut.position
@@ -154,10 +136,7 @@ def _cut_full_chunks(
 
 
 def _replace_unpaired(text: str, limits: MessageLimits) -> str:
-    """Return a complete text with `_UNPAIRED` in place of the spoiler mark that opens its last spoiler.
-
-    Empty without such a mark.
-    """
+    """Return a complete text with `_UNPAIRED` for the mark that opens its last spoiler; empty without such a mark."""
     reader = ChunkReader(replace(limits, chunk_size=sys.maxsize), BlockContext(), text)
     reader.find_break(is_final=True)
     at = reader.render(is_final=True).spoiler_start
@@ -175,10 +154,5 @@ def _restore_unpaired(chunk: Chunk) -> Chunk:
 
 
 def append_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
-    """Return the chunks, with a blank line and a line below the text of the last one.
-
-    Args:
-        chunks: at least one chunk.
-    """
     *front, last = chunks
     return [*front, replace(last, text=f"{last.text}\n\n{line}")]

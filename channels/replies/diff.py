@@ -19,7 +19,6 @@ class ShownMessage:
     Attributes:
         content: None if it is unknown, such as after a call without a response.
         late_until: the time of the event loop until which a call without a response may still take effect.
-        stream: the open stream of the message.
         has_open_cards: whether the message shows cards of a stream that are not complete; an edit removes them.
     """
 
@@ -38,7 +37,7 @@ class Shown:
         messages: by position in the plan; None for one that is deleted.
         files: the names and the platform's ids of the files.
         attachment: the id of the message with the files, then their names, once they all are shown.
-        may_stream: whether a stream may be started; False after one failed.
+        may_stream: False after a stream failed.
         refuses_edits: whether the platform refused an edit of the growing reply: only the final text is tried then.
         is_post_lost: whether the last post got no response: the next one may return its message.
         strays_until: the time of the event loop until which a lost post may appear as an extra message; 0 for none.
@@ -54,11 +53,7 @@ class Shown:
 
     @classmethod
     def from_ids(cls, ids: Sequence[str]) -> "Shown":
-        """Return what a former process has shown.
-
-        Args:
-            ids: the stored ids: see `stored_ids`.
-        """
+        """Return what a former process has shown, from the `stored_ids`."""
         messages = tuple(ShownMessage(id_) for id_ in ids if not id_.startswith(FILE_PREFIX))
         return cls(messages, tuple(_parse_file_entry(id_) for id_ in ids if id_.startswith(FILE_PREFIX)))
 
@@ -75,7 +70,6 @@ class Shown:
         return self.messages[position] if position < len(self.messages) else None
 
     def get_previous_id(self, position: int) -> str | None:
-        """Return the id of the last message before a position."""
         return next((message.id for message in reversed(self.messages[:position]) if message is not None), None)
 
     def with_message(self, position: int, message: ShownMessage | None) -> "Shown":
@@ -88,12 +82,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """Limits of a platform's streams.
-
-    Attributes:
-        seconds: the age at which a stream is stopped.
-        max_size: the most that all parts of a stream may take, as `measure` counts it.
-    """
+    """Limits of a platform's streams: they are stopped after `seconds`, and `measure` counts towards `max_size`."""
 
     seconds: float
     max_size: int
@@ -118,12 +107,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Operation on a message of a reply.
-
-    Attributes:
-        position: the index of the message in the plan.
-        priority: the priority of the wait for a slot of the rate limits.
-    """
+    """Operation on the message with an index in the plan; the priority is that of its wait for a slot."""
 
     position: int
     priority: Priority
@@ -167,11 +151,7 @@ class FinishStream(Operation):
 
 @dataclass(frozen=True, slots=True)
 class StopStream(Operation):
-    """Stop of a stream whose message is edited then.
-
-    Attributes:
-        ends_streaming: whether the rest of the reply is shown by edits.
-    """
+    """Stop of a stream whose message is edited then; with `ends_streaming`, edits show the rest of the reply."""
 
     ends_streaming: bool
 
@@ -201,8 +181,8 @@ class Attach(Operation):
 def diff(plan: Plan, shown: Shown, limits: Limits) -> Iterator[Operation]:
     """Yield the operations after which the platform shows a plan, in order.
 
-    They end early where the rate limits do not allow a message to grow. The outcome of an operation may differ from
-    the expected one: the caller executes the first, and then computes the difference anew.
+    They end early where the rate limits do not allow a message to grow. The outcome of an operation may differ from the
+    expected one: the caller executes the first, and then computes the difference anew.
     """
     if shown.refuses_edits and not plan.is_final:
         return
@@ -228,7 +208,6 @@ def diff(plan: Plan, shown: Shown, limits: Limits) -> Iterator[Operation]:
 
 
 def _add_message(plan: Plan, position: int, shown: Shown, limits: Limits) -> Operation | None:
-    """Return the operation that posts a message; None for a growing one that the rate limits do not allow."""
     if _is_complete(plan, position):
         return Post(position, _get_priority(plan), _get_content(plan, position), is_growing=False)
     if limits.may_stream and shown.may_stream:
@@ -259,7 +238,6 @@ def _start_stream(plan: Plan, position: int) -> StartStream:
 
 
 def _continue_stream(plan: Plan, position: int, stream: MessageStream, limits: Limits) -> Iterator[Operation]:
-    """Yield the operation that adds to a stream, or ends it."""
     content, is_complete = _get_content(plan, position), _is_complete(plan, position)
     text = content[0] if is_complete else _get_settled_text(plan, position)
     continues = content[0].startswith(stream.text)
@@ -298,16 +276,12 @@ def _is_complete(plan: Plan, position: int) -> bool:
 
 
 def _get_content(plan: Plan, position: int) -> Content:
-    """Return the content of a message; the plan's buttons are under its last one."""
     is_last = position == len(plan.chunks) - 1
     return plan.chunks[position].text, tuple(plan.buttons) if is_last else ()
 
 
 def _get_settled_text(plan: Plan, position: int) -> str:
-    """Return the start of a message's text that will not change.
-
-    A final `<` is left out: it may begin one of Slack's tokens.
-    """
+    """Return the start of a message's text that will not change; a final `<` may begin one of Slack's tokens."""
     chunk = plan.chunks[position]
     return chunk.text[: chunk.stable_length].rstrip("<")
 
@@ -323,6 +297,5 @@ def file_prefix(id_: str) -> str:
 
 
 def _parse_file_entry(entry: str) -> tuple[str, str]:
-    """Return the name and the id of a file from the text `file:ID:NAME`."""
     id_, _, name = entry.removeprefix(FILE_PREFIX).partition(":")
     return name, id_

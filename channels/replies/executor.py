@@ -42,13 +42,7 @@ SaveMessageIds = Callable[[Sequence[str]], Awaitable[None]]
 
 
 class _Reserve(Enum):
-    """What is reserved for the end of a growing message.
-
-    Attributes:
-        EDIT: an edit.
-        STOP: the call that stops a stream.
-        STOP_AND_EDIT: besides, the edit that removes the placeholder's card.
-    """
+    """What is reserved for the end of a growing message; after `STOP`, the edit removes the placeholder's card."""
 
     NOTHING = auto()
     EDIT = auto()
@@ -60,13 +54,7 @@ class Executor:
     """Executes the operations of one reply on its surface, one at a time.
 
     It owns the slots of the rate limits: the one for the next call, and the reserve for the end of a growing message.
-
-    Args:
-        known_ids: the stored ids of the reply's messages and files.
-        save_ids: awaited with the ids whenever they change, before the next operation.
-
-    Attributes:
-        shown: what the platform shows of the reply.
+    `save_ids` is awaited with the ids whenever they change, before the next operation.
     """
 
     def __init__(self, surface: Surface, known_ids: Sequence[str], save_ids: SaveMessageIds) -> None:
@@ -92,8 +80,7 @@ class Executor:
     def choose(self, plan: Plan) -> Operation | None:
         """Return the next operation towards a plan, and reserve what the end of a growing message needs.
 
-        Returns:
-            None if the plan is shown, or if nothing may be done for it now: see `is_shown`.
+        The result is None if the plan is shown, or if nothing may be done for it now: see `is_shown`.
         """
         limits = self._get_limits()
         operation = next(diff(plan, self.shown, limits), None)
@@ -107,22 +94,20 @@ class Executor:
         return operation
 
     def is_shown(self, plan: Plan) -> bool:
-        """Return whether the platform shows a plan, so that nothing is to be done for it."""
+        """Return whether nothing is to be done for a plan, whatever the rate limits allow now."""
         shown = replace(self.shown, refuses_edits=False)
         return next(diff(plan, shown, replace(self._get_limits(), may_grow=True)), None) is None
 
     def has_slot(self, operation: Operation) -> bool:
-        """Return whether an operation can be executed: it needs no slot, or its slot is acquired."""
+        """Return whether an operation needs no slot, or its slot is acquired."""
         limiter = self._get_limiter(operation)
         return limiter is None or limiter is self._slot
 
     async def acquire_slot(self, operation: Operation, since: float) -> None:
         """Wait for the slot of an operation, and acquire it, unless `interrupt` ends the wait.
 
-        The caller chooses the operation anew after the wait, so that it shows the newest text.
-
-        Args:
-            since: the time of the event loop from which the age of the call counts: see `RateLimiter.acquire`.
+        The caller chooses the operation anew after the wait, so that it shows the newest text. The age of the call
+        counts from the loop's time `since`: see `RateLimiter.acquire`.
         """
         self._release_slot()
         limiter = self._get_limiter(operation)
@@ -145,13 +130,11 @@ class Executor:
     async def execute(self, operation: Operation, plan: Plan) -> bool:
         """Execute an operation that `choose` returned for a plan.
 
-        Returns:
-            False if the rate limits dropped the operation, or its outcome is unknown.
+        The result is False if the rate limits dropped the operation, or its outcome is unknown.
 
         Raises:
             FileRefusedError: the platform refuses some of the files.
             SurfaceError: the platform refuses the operation, or cannot be reached.
-            Exception: raised by `save_ids`.
         """
         self._slot = None  # the call completes it
         stored_ids, position = self.shown.stored_ids, operation.position
@@ -191,12 +174,7 @@ class Executor:
         return is_done
 
     async def delete_messages(self) -> None:
-        """Delete the messages of the reply.
-
-        Raises:
-            SurfaceError: the platform cannot be reached.
-            Exception: raised by `save_ids`.
-        """
+        """Delete the messages of the reply, and their stored ids; a refusal of the platform is logged."""
         for message_id in self.shown.message_ids:
             await _delete_leftover(self._surface.delete, message_id)
         self.shown = Shown()
@@ -382,7 +360,7 @@ async def _wait_until(time: float) -> None:
 
 
 async def _delete_leftover(delete: Callable[[str], Awaitable[None]], id_: str) -> None:
-    """Delete a message or file that is not part of the plan; a refusal is logged, and the message or file stays."""
+    """Delete a message or file that is not part of the plan; a refusal is logged, and it stays."""
     try:
         await delete(id_)
     except RefusedError as refusal:

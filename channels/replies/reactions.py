@@ -22,11 +22,7 @@ MAX_REACTIONS = 10_000
 class QueuedReactions:
     """Adds and removes the reactions that mark users' messages as waiting.
 
-    Each platform call runs in a background task; its errors are logged.
-
-    Args:
-        add: adds the reaction to the user's message to which an address (see `InboxMessage.address`) replies.
-        remove: removes the reaction from that message.
+    Each platform call runs in a background task; its errors are logged. An address is that of the reply to the message.
     """
 
     def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
@@ -37,36 +33,18 @@ class QueuedReactions:
         self._background = BackgroundTasks()
 
     def add(self, address: Address) -> None:
-        """Add the "queued" reaction to a user's message, in a background task.
-
-        Does nothing if this process has added or assumed (see `assume_added`) the reaction already.
-
-        Args:
-            address: the address of the reply to the user's message.
-        """
+        """Add the "queued" reaction to a user's message, unless this process has added or assumed it."""
         key = _key(address)
         if key not in self._tasks:
             self._tasks[key] = task = asyncio.create_task(_log_errors(self._add_reaction, address), name="reaction")
             self._background.add(task)
 
     def assume_added(self, address: Address) -> None:
-        """Note in memory that another process may have added the "queued" reaction.
-
-        A later `remove` then removes the reaction.
-
-        Args:
-            address: the address of the reply to the user's message.
-        """
+        """Note in memory that another process may have added the "queued" reaction, so that `remove` removes it."""
         self._tasks.setdefault(_key(address), None)
 
     def remove(self, address: Address) -> None:
-        """Remove the "queued" reaction from a user's message, in a background task.
-
-        Does nothing if this process has neither added nor assumed (see `assume_added`) the reaction.
-
-        Args:
-            address: the address of the reply to the user's message.
-        """
+        """Remove the "queued" reaction from a user's message, if this process has added or assumed it."""
         key = _key(address)
         if key in self._tasks:
             self._background.add(

@@ -63,14 +63,11 @@ class Reply:
     with`, and `close` it with the final text.
 
     Args:
-        surface: the place on the platform.
         known_ids: the ids of the reply's messages that an earlier attempt posted.
         save_ids: awaited with the ids of all messages whenever they change.
         check_owned: awaited before each change; raises `TurnLostError` if another process has claimed the turn.
         max_messages: the most messages. Of a longer text they show the start, and `close` attaches the whole as the
             file `FILE_NAME`. If the platform refuses that file, `close` shows the whole in messages.
-        say: the message catalogue of the author's language.
-        buttons: the buttons under the growing reply.
         on_shown: called after each change with whether the reply has text; if not, it shows a placeholder.
         has_placeholder: whether a placeholder is shown before the first text.
     """
@@ -116,7 +113,6 @@ class Reply:
 
     @property
     def text_without_ending(self) -> str:
-        """The text without the `ending` that `close` added."""
         return self.text.removesuffix(self._final.ending) if self._final is not None else self.text
 
     @property
@@ -148,13 +144,7 @@ class Reply:
             self._writer.exception()  # marks it as retrieved: `close` has raised it
 
     async def discard(self) -> None:
-        """Abandon the reply, and delete its messages and the "queued" reaction.
-
-        Raises:
-            SurfaceError: the messages cannot be deleted.
-            StoreError: the message ids cannot be deleted from the database.
-            TurnLostError: another worker has claimed the turn.
-        """
+        """Abandon the reply, and delete its messages and the "queued" reaction, if this worker still owns the turn."""
         await self.abandon()
         self._surface.remove_queued_reaction()
         if self._executor.shown.messages:
@@ -169,31 +159,20 @@ class Reply:
         self._on_text(had_text)
 
     def replace(self, text: str) -> None:
-        """Replace the whole text of the reply, such as by the final text of a model call.
-
-        The status line stays.
-        """
+        """Replace the whole text, such as by the final text of a model call; the status line stays."""
         if text != self._planner.text:
             had_text = self._planner.has_text
             self._planner.replace(text)
             self._on_text(had_text)
 
     def show_status(self, line: str, tool_calls: Sequence[ShownToolCall] = ()) -> None:
-        """Show a status line, such as the running tool, below the text until text arrives.
-
-        Args:
-            line: Markdown; empty for none.
-            tool_calls: the tool calls of the run so far, in order.
-        """
+        """Show a Markdown line, such as the running tool, below the text until text arrives; empty for none."""
         self._status = line
         self._tool_calls = tool_calls
         self._on_activity()
 
     def update_buttons(self, buttons: Sequence[Button]) -> None:
-        """Change the buttons under the reply; do nothing once `close` was called.
-
-        The background task shows them with its next update.
-        """
+        """Change the buttons under the reply with the next update; do nothing once `close` was called."""
         if not self.is_closed:
             self._buttons = buttons
             self._mark_dirty()
@@ -214,9 +193,7 @@ class Reply:
         Args:
             text: the whole text of the reply. If it is blank and `ending` is empty, only the placeholder is shown,
                 without the files.
-            priority: the priority of the platform calls.
             ending: Markdown to show below the text, even if the text is truncated.
-            buttons: the buttons under the reply.
             files: the files to attach; a note below the text names those that the platform refuses.
 
         Raises:
@@ -242,13 +219,8 @@ class Reply:
     def _drop_files(self, final: _Final, refused: FileRefusedError) -> None:
         """Remove refused files from the reply, and add a note below its text for each.
 
-        If the platform refuses `FILE_NAME`, the file with a long text, later calls show the whole text in messages.
-
-        Args:
-            refused: the error with the names of the files; it is logged.
-
-        Raises:
-            FileRefusedError: the platform refuses `FILE_NAME`, and shows no more messages.
+        If the platform refuses `FILE_NAME`, the file with a long text, later calls show the whole text in messages; if
+        it shows no more messages, the error is raised.
         """
         if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in final.files]:
             if self._max_messages == self._surface.max_messages:
@@ -290,10 +262,7 @@ class Reply:
             self._executor.interrupt()
 
     async def _show_until_closed(self) -> None:
-        """Show the newest text whenever the rate limits allow, until the final text.
-
-        This is the background task of the reply. It also adds and removes the "queued" reaction on the user's message.
-        """
+        """Show the newest text whenever the rate limits allow, until the final text."""
         with self._executor.track(), cancel_unless(self._check_active):
             while not self._is_abandoned:
                 self._urgent.clear()
@@ -313,11 +282,6 @@ class Reply:
                     await self._execute(operation, plan)
 
     async def _execute(self, operation: Operation, plan: Plan) -> None:
-        """Execute an operation, and note what the reply shows then.
-
-        Raises:
-            SurfaceError: the platform refuses it, or cannot be reached.
-        """
         outdated_since, has_text = self._outdated_since, self._planner.has_text
         self._outdated_since = None
         try:
@@ -338,12 +302,6 @@ class Reply:
             self._outdated_since = outdated_since
 
     async def _check_active(self) -> None:
-        """Check that the reply is not abandoned and this worker still owns the turn.
-
-        Raises:
-            _AbandonedError: the reply was abandoned.
-            TurnLostError: another worker has claimed the turn.
-        """
         if self._is_abandoned:
             raise _AbandonedError
         await self._check_owned()
@@ -352,10 +310,7 @@ class Reply:
         """Wait until there is more to show than a plan, for at most `SILENCE_SECONDS`.
 
         After that time the reply is marked for an update: its status line shows the elapsed time, and a Slack stream
-        that gets too old is ended.
-
-        Args:
-            plan: the newest plan. If the rate limits do not allow it, only a full message or the final text is tried.
+        that gets too old is ended. If the rate limits do not allow the plan, only an urgent change ends the wait.
         """
         is_shown = plan is not None and self._executor.is_shown(plan)
         if plan is not None and not is_shown and not self._executor.shown.messages:
@@ -373,7 +328,6 @@ class Reply:
         return event_loop.now() if self._outdated_since is None else self._outdated_since
 
     async def _get_newest_plan(self) -> Plan | None:
-        """Return the plan with the text, status line and files so far; None if nothing is to be shown yet."""
         await self._planner.catch_up()
         if not (self._has_placeholder or self._planner.has_text or self.is_closed):
             return None
@@ -397,13 +351,7 @@ class Reply:
         return replace(plan, chunks=self._limit_chunks(plan.chunks, status), status=self._status, elapsed=elapsed)
 
     def _limit_chunks(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
-        """Return the first `max_messages` chunks, with a status line below the last.
-
-        If chunks are left out and `status` is empty, the line says that the text continues in a file.
-
-        Args:
-            status: the status line in Markdown; empty for none.
-        """
+        """Return the first `max_messages` chunks, with a line below: the status, or that the text goes on in a file."""
         if len(chunks) <= self._max_messages:
             return append_line(chunks, status) if status else chunks
         *front, last = chunks[: self._max_messages]
@@ -411,11 +359,7 @@ class Reply:
         return append_line([*front, last], status or self.say(words.CONTINUES_IN_FILE))
 
     def _plan_with_file(self, plan: Plan, final: _Final) -> Plan:
-        """Return the plan of a reply that is too long: its start, and the whole as a file.
-
-        Args:
-            plan: the plan with all chunks of the reply.
-        """
+        """Return the plan of a reply that is too long: its start, and the whole as a file."""
         files, line = [File(FILE_NAME, self.text.encode()), *final.files], self.say(words.FULL_ANSWER_IN_FILE)
         if not final.ending:
             return replace(plan, chunks=append_line(plan.chunks[: self._max_messages], line), files=files)
@@ -427,10 +371,7 @@ class Reply:
 
     @property
     def _elapsed_text(self) -> str:
-        """The time without new text or status, as a text in the author's language.
-
-        It is rounded down to a multiple of `SILENCE_SECONDS`; empty if shorter than that.
-        """
+        """The time without new text or status, rounded down to a multiple of `SILENCE_SECONDS`; empty if shorter."""
         seconds = event_loop.now() - self._last_activity_at
         return (
             self.say.format_elapsed(int(seconds // SILENCE_SECONDS * SILENCE_SECONDS))

@@ -21,7 +21,6 @@ class TaskCards:
 
     Attributes:
         skipped: the number of the reply's first tool calls that have no card, because an earlier message has it.
-        is_placeholder: whether the only card shows no tool.
     """
 
     skipped: int = 0
@@ -34,11 +33,6 @@ class TaskCards:
         return all(card.state in (ToolCallState.DONE, ToolCallState.FAILED) for card in self.shown)
 
     def update(self, plan: Plan, *, is_silent: bool) -> "TaskCards":
-        """Return the cards of a plan.
-
-        Args:
-            is_silent: whether the message has no text yet.
-        """
         cards = tuple(_make_card(call, plan) for call in plan.tool_calls[self.skipped :])
         is_placeholder = not cards and (is_silent or self.is_placeholder)
         if is_placeholder:
@@ -46,7 +40,6 @@ class TaskCards:
         return TaskCards(self.skipped, cards, is_placeholder)
 
     def get_changes(self, before: "TaskCards") -> tuple[tuple[int, Card], ...]:
-        """Return the cards that differ from those of `before`, each with its position from 1."""
         return tuple(
             (number, card) for number, card in enumerate(self.shown, 1) if (card,) != before.shown[number - 1 : number]
         )

@@ -24,7 +24,6 @@ class EditOutcome(Enum):
     """Outcome of an edit of a message.
 
     Attributes:
-        DONE: the message shows the new content.
         DROPPED: the edit was a `STREAM_UPDATE` that the rate limits did not allow.
         NO_RESPONSE: the edit was a `STREAM_UPDATE` without a response; it may still take effect.
         GONE: the message is deleted, or cannot be edited any more.
@@ -57,13 +56,7 @@ class StreamEndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StartOutcome:
-    """Outcome of the start of a stream.
-
-    Attributes:
-        id: the platform's id of the message; empty if none was found.
-        is_open: whether the stream is open.
-        was_lost: whether the call got no response, and may still post an extra message.
-    """
+    """Outcome of the start of a stream; `id` is empty if no message was found, `was_lost` as in `PostOutcome`."""
 
     id: str = ""
     is_open: bool = False
@@ -71,7 +64,10 @@ class StartOutcome:
 
 
 class Streams(Protocol):
-    """Streams of a reply's growing messages; each call uses a slot that was acquired from its limiter."""
+    """Streams of a reply's growing messages; each call uses a slot that was acquired from its limiter.
+
+    After a `StreamEndedError`, the message can be edited once `stop` was called.
+    """
 
     @property
     def rules(self) -> StreamRules: ...
@@ -92,45 +88,20 @@ class Streams(Protocol):
     async def start(self, position: int, part: StreamPart) -> StartOutcome: ...
 
     async def append(self, message_id: str, part: StreamPart) -> bool:
-        """Add to a stream.
-
-        Returns:
-            False if the rate limits did not allow the call.
-
-        Raises:
-            StreamEndedError: the message can be edited after `stop`.
-        """
+        """Add to a stream, or raise `StreamEndedError`; return False if the rate limits did not allow the call."""
         ...
 
     async def finish(self, position: int, message_id: str, part: StreamPart, buttons: Sequence[Button]) -> None:
-        """Add to a stream, and stop it.
-
-        Raises:
-            StreamEndedError: the message can be edited after `stop`.
-        """
+        """Add to a stream, and stop it, or raise `StreamEndedError`."""
         ...
 
     async def stop(self, message_id: str) -> None:
-        """Stop a stream, so that its message can be edited; a refusal is logged.
-
-        Raises:
-            SurfaceError: the platform cannot be reached.
-        """
+        """Stop a stream, so that its message can be edited; a refusal is logged."""
         ...
 
 
 class Surface(ABC):
-    """Base of surfaces: executes single operations on the messages of a reply.
-
-    Args:
-        queued_reactions: adds and removes the reactions that mark users' messages as waiting.
-        address: the place of the reply: see `InboxMessage.address`.
-
-    Attributes:
-        limits: what one message can hold.
-        max_messages: the most messages of a reply.
-        streams: the streams of growing messages; None if the platform or the place has none.
-    """
+    """Base of surfaces: executes single operations on the messages of a reply."""
 
     limits: MessageLimits
     max_messages: int = maxsize
@@ -142,13 +113,11 @@ class Surface(ABC):
 
     @property
     @abstractmethod
-    def post_limiter(self) -> RateLimiter:
-        """The rate limiter for posts in the reply's channel."""
+    def post_limiter(self) -> RateLimiter: ...
 
     @property
     @abstractmethod
-    def edit_limiter(self) -> RateLimiter:
-        """The rate limiter for edits in the reply's channel."""
+    def edit_limiter(self) -> RateLimiter: ...
 
     @contextmanager
     def show_processing(self) -> Iterator[None]:
@@ -169,45 +138,28 @@ class Surface(ABC):
         previous_id: str | None = None,
         has_slot: bool = False,
     ) -> PostOutcome:
-        """Post one message of the reply.
+        """Post one message of the reply, or raise `SurfaceError`.
 
         Args:
-            position: the index of the message in the reply.
             previous_id: the platform's id of the message before it in the reply; None for the first one.
             has_slot: whether a slot of `post_limiter` is acquired for the call already.
-
-        Raises:
-            SurfaceError: the message cannot be posted.
         """
 
     @abstractmethod
     async def edit(
         self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
     ) -> EditOutcome:
-        """Edit one message of the reply.
-
-        Args:
-            has_slot: whether a slot of `edit_limiter` is acquired for the call already.
-
-        Raises:
-            SurfaceError: the platform refuses the edit, or cannot be reached.
-        """
+        """Edit one message of the reply, or raise `SurfaceError`; see `post` for `has_slot`."""
 
     @abstractmethod
     async def delete(self, message_id: str) -> None:
-        """Delete a message of the reply; it is no error if the message is deleted already.
-
-        Raises:
-            SurfaceError: the platform refuses the deletion, or cannot be reached.
-        """
+        """Delete a message of the reply, or raise `SurfaceError`; it is no error if the message is deleted already."""
 
     @abstractmethod
     async def attach(self, files: Sequence[File], last_id: str, known: Mapping[str, str], record: RecordFile) -> None:
-        """Show each of the files once, in order, attached to or below the last message.
+        """Show each of the reply's files once, in order, attached to or below the last message.
 
         Args:
-            files: all files of the reply.
-            last_id: the platform's id of the reply's last message.
             known: the ids of the already stored files by name; the platform may not show these files yet.
             record: awaited with a file's name and id before the file is shown.
 
@@ -222,7 +174,7 @@ class Surface(ABC):
 
     @abstractmethod
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, stops_stream: bool = False) -> list[str]:
-        """Look up the reply's messages on the platform, and return their ids in order.
+        """Look up the reply's messages on the platform, and return their ids in order, or raise `SurfaceError`.
 
         Only messages that are recorded, or that the platform shows to be of this reply, are returned.
 
@@ -230,9 +182,6 @@ class Surface(ABC):
             recorded_ids: the stored message ids. Those of ephemeral messages and Discord's side messages are returned
                 unchecked.
             stops_stream: whether a former process may have started a stream whose id it did not record; it is stopped.
-
-        Raises:
-            SurfaceError: the messages cannot be fetched.
         """
 
     async def delete_strays(self, known_ids: Sequence[str]) -> None:  # noqa: B027 - by default nothing is done
@@ -240,24 +189,16 @@ class Surface(ABC):
 
     @abstractmethod
     async def add_reaction(self, emoji: str) -> None:
-        """React to the user's message that the reply answers.
-
-        Args:
-            emoji: a Unicode emoji or its short name, such as `tada` or `:tada:`.
+        """React to the user's message that the reply answers, with an emoji or its short name (`tada` or `:tada:`).
 
         Raises:
             SurfaceError: the platform refuses the reaction or cannot be reached, or the reply is ephemeral.
         """
 
     async def post_message(self, text: str, file: File | None = None) -> None:
-        """Post one message that is not part of the reply, such as the result of a command.
+        """Post one message that is not part of the reply, such as the result of a command, or raise `SurfaceError`.
 
-        Args:
-            text: the text of one message, in the platform's dialect.
-            file: a file to attach.
-
-        Raises:
-            SurfaceError: the message cannot be posted.
+        The text is that of one message, in the platform's dialect.
         """
         message_id = await self.post_text(text)
         if file is not None:
@@ -274,10 +215,6 @@ class Surface(ABC):
         """Notify the author, if the platform can, that a long reply has ended."""
 
     def add_queued_reaction(self) -> None:
-        """Add the emoji that marks the user's message as waiting, in a background task.
-
-        Does nothing if this process has added or assumed it already.
-        """
         self._queued_reactions.add(self._address)
 
     def mark_queued_reaction_added(self) -> None:
@@ -285,7 +222,6 @@ class Surface(ABC):
         self._queued_reactions.assume_added(self._address)
 
     def remove_queued_reaction(self) -> None:
-        """Remove the "queued" reaction from the user's message, in a background task, if it was added or assumed."""
         self._queued_reactions.remove(self._address)
 
 

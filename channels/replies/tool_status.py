@@ -58,7 +58,7 @@ class ToolStatus:
         return next(running, "")
 
     def update(self, event: StreamEvent, say: MessageCatalog) -> None:
-        """Add the call of a `tool_start` event, or set the state after a `tool_end`, `tool_wait` or `error` event.
+        """Set the state of an event's tool call.
 
         A call that ends without a start, because a person has denied it, is added as a failed one.
         """
@@ -75,10 +75,7 @@ class ToolStatus:
             self._is_idle.set()
 
     async def wait_until_idle(self) -> None:
-        """Wait until no tool call runs, for at most `TOOL_TIMEOUT_SECONDS`.
-
-        If a call still runs then, a warning is logged.
-        """
+        """Wait until no tool call runs; after `TOOL_TIMEOUT_SECONDS`, log a warning and return."""
         try:
             async with asyncio.timeout(TOOL_TIMEOUT_SECONDS):
                 await self._is_idle.wait()
@@ -89,12 +86,9 @@ class ToolStatus:
 def render_call(event: StreamEvent, say: MessageCatalog) -> str:
     """Return the status line of a tool call, in Markdown italics.
 
-    The line is the tool's own status text, with the call's arguments in place of the names in braces. Secrets in them
-    are redacted. The line shows the tool's name, with spaces between its words, if the tool has no such text. So it
-    does if an argument in the text is missing, or is a mapping, a boolean or bytes.
-
-    Args:
-        event: an event of the call; the `text` of its `tool_start` is the tool's status text.
+    The line is the tool's own status text (the event's `text`), with the call's arguments in place of the names in
+    braces. Secrets in them are redacted. Without such a text, or if an argument in it is missing, or is a mapping, a
+    boolean or bytes, the line shows the tool's name.
     """
     line = say(event.text) if event.text else ""
     arguments = {name: _argument_text(event.data.get(name)) for name in _FIELD.findall(line)}
@@ -106,19 +100,11 @@ def render_call(event: StreamEvent, say: MessageCatalog) -> str:
 
 
 def shorten_plain(text: str, max_size: int) -> str:
-    """Return a text on one line, truncated, without markup and URL schemes.
-
-    Args:
-        max_size: the most UTF-16 code units.
-    """
+    """Return a text on one line of at most `max_size` UTF-16 code units, without markup and URL schemes."""
     return _truncate(" ".join(_MARKUP.sub(" ", _SCHEME.sub("", text)).split()), max_size)
 
 
 def _argument_text(value: Any) -> str:
-    """Return a tool's argument as text on one line, truncated, with secrets redacted.
-
-    Of a list, the first five items are joined. The text is empty for None, mappings, booleans and bytes.
-    """
     if isinstance(value, list | tuple):
         return _truncate(", ".join(filter(None, map(_argument_text, value[:5]))), _ARGUMENT_SIZE)
     if value is None or isinstance(value, Mapping | bool | bytes):
