@@ -42,9 +42,6 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
 
     While the approval is open, the text tells the kind of approvers (such as *anyone here*) and the time limit. Secrets
     in the arguments are masked, and long arguments are cut: see `list_argument_files`. Markup in them has no effect.
-
-    Args:
-        is_void: whether nobody can decide the open approval any more; the text then says so.
     """
     shown, is_closed = approval.shown_arguments, is_void or approval.verdict is not None
     parts = [
@@ -61,18 +58,12 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
 
 
 def format_tool(name: str) -> str:
-    """Return a tool's name to put within backticks: on one line, without backticks.
-
-    It has at most `MAX_NAME` characters.
-    """
+    """Return a tool's name to put within backticks: on one line, without backticks."""
     return " ".join(INVISIBLE_CHARACTERS.sub(" ", storable_text(name)).replace("`", "").split())[:MAX_NAME]
 
 
 def fence_arguments(arguments: Any) -> str:
-    """Return a tool call's arguments as JSON in a code block, known secrets masked.
-
-    Long JSON is cut: see `fit_arguments`.
-    """
+    """Return a tool call's arguments as JSON in a code block, cut if they are long, known secrets masked."""
     return _fence(fit_arguments(redact_json_secrets(arguments))[0])
 
 
@@ -90,11 +81,7 @@ def list_argument_files(approval: Approval) -> list[File]:
 def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> Sequence[Button]:
     """Return the buttons of an approval; none if it is decided or void.
 
-    They are those of the verdicts that `Approval.permits`. *Retry* takes the place of *Approve* until the file with
-    long arguments is attached.
-
-    Args:
-        is_void: whether nobody can decide the open approval any more.
+    *Retry* takes the place of *Approve* until the file with long arguments is attached.
     """
     if is_void or approval.verdict is not None:
         return ()
@@ -112,17 +99,14 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
 def decision_rule_text(request: HumanRequest, sentences: Mapping[str, str], others: str, say: MessageCatalog) -> str:
     """Return a translated sentence on the deciders and the time limit of a request.
 
-    Args:
-        sentences: the untranslated sentences for requests whose only rule is `AUTHOR`, `OTHERS` or `EVERYONE`, by rule.
-            In each sentence, `{until}` is the place of the time limit.
-        others: such a sentence for any other rules, such as named people or roles; it names nobody.
+    `sentences` are untranslated, with `{until}`, by the only rule of a request: `AUTHOR`, `OTHERS` or `EVERYONE`.
+    `others` is for any other rules, such as named people or roles; it names nobody.
     """
     found = {sentences.get(rule, others) for rule in request.deciders}
     return say(found.pop() if len(found) == 1 else others, until=format_time(request.expires_at))
 
 
 def refusal_text(request: HumanRequest, say: MessageCatalog) -> str:
-    """Return the sentence for a person who may not decide a request: it says who may."""
     is_approval = isinstance(request, Approval)
     author, others, deciders = _APPROVER_SENTENCES if is_approval else _ANSWERER_SENTENCES
     return decision_rule_text(request, {OTHERS: others, AUTHOR: author}, deciders, say)
@@ -135,14 +119,7 @@ def decision_text(
     say: MessageCatalog,
     format_time: Callable[[float], str] = format_time,
 ) -> str:
-    """Return a sentence with the decision on a request, its time and the decider.
-
-    Args:
-        verdict: `approved`, `always`, `denied`, `expired` or `answered`.
-        decider: the name of the person; if it is empty, the sentence says *somebody*.
-        decided_at: seconds since the epoch; None counts as 0.
-        format_time: returns the text of a time.
-    """
+    """Return a sentence with the decision on a request, its time and the decider (*somebody* if empty)."""
     return say(
         _DECISIONS[verdict],
         name=plain_line(decider) or say(words.UNKNOWN_USER),
@@ -151,10 +128,6 @@ def decision_text(
 
 
 def plain_line(text: str) -> str:
-    """Return a text on one line, without the characters of Markdown markup.
-
-    Each run of spaces, line breaks and invisible characters becomes one space, or nothing at the ends. Then
-    backslashes, backticks and the characters `*_~|<>[]()#` are deleted.
-    """
+    """Return a text on one line, without invisible characters and those of Markdown markup."""
     line: str = _MARKUP.sub("", " ".join(INVISIBLE_CHARACTERS.sub(" ", text).split()))
     return line

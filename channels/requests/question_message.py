@@ -72,14 +72,8 @@ _FAULTS = {
 def question_text(question: Question, say: MessageCatalog, *, is_void: bool = False) -> str:
     """Return the Markdown of the message of an agent's question.
 
-    All that the agent or a person wrote is in a block quote, so that it cannot be taken for Parley's own lines.
-
-    An open question is followed by the kind of people who may answer, and the time limit. All options are listed before
-    that if a label is too long for a button. Any other question is followed by its answer or its expiry. If the form of
-    the question has a problem, a warning is logged.
-
-    Args:
-        is_void: whether nobody can answer the open question any more; the text then says so.
+    All that the agent or a person wrote is in a block quote, so that it cannot be taken for Parley's own lines. All
+    options are listed if a label is too long for a button. If the form has a problem, a warning is logged.
     """
     if question.form.problem:
         log.warning("the schema of question %s cannot be shown as a form: %s", question.id, question.form.problem)
@@ -100,12 +94,8 @@ def question_buttons(
     """Return the buttons or the menu of a question; none if it is not open any more.
 
     A question with options has a button for each, or a menu if there are more than `MAX_OPTION_BUTTONS`. Any other
-    question has a button that opens its form.
-
-    Args:
-        max_options: the most options of a menu on the platform; more are split into pages, with buttons to turn them.
-        page: the page of the menu, from 0; if there are fewer pages, the last one.
-        is_void: whether nobody can answer the open question any more.
+    question has a button that opens its form. A menu of more than `max_options` is split into pages, from 0, with
+    buttons to turn them; beyond the last page, the last one is shown.
     """
     if is_void or question.verdict is not None:
         return ()
@@ -128,7 +118,6 @@ def question_buttons(
 
 
 def entry_error_text(error: EntryError, say: MessageCatalog) -> str:
-    """Return a sentence, in the user's language, on why an entered value is refused."""
     limit = MAX_JSON_LEVELS if error.fault == "json_depth" else error.limit
     shown = _quote_code(limit) if isinstance(limit, str) else "" if limit is None else _format_number(limit)
     sentence = say(_FAULTS.get(error.fault, words.ENTRY_NOT_FITTING), limit=shown)
@@ -171,11 +160,6 @@ def _describe_privacy(question: Question, say: MessageCatalog) -> str:
 
 
 def _list_long_options(question: Question) -> str:
-    """Return the options of a question as a numbered list, if a label is too long.
-
-    The list has at most `MAX_OPTION_LIST` characters. The text is empty if the question has no options, or all labels
-    fit on buttons.
-    """
     choice = question.form.choice
     if choice is None or all(len(option.label) <= MAX_OPTION_LABEL for option in choice.options):
         return ""

@@ -31,20 +31,15 @@ class RequestMessages:
         return self._background.start(self.update(request, is_void=is_void, page=page), name=f"request {request.id}")
 
     async def update(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
-        """Edit the message of an approval or question to its current state.
+        """Edit the message of an approval or question to its current state, which is read again from the database.
 
         A missing message is posted. The ids of the posted messages are stored with the request. Arguments of an
         approval that are too long for the message are posted as a file, before *Approve* appears. If the file cannot be
         posted, the message says so, and has *Retry* in place of *Approve*.
 
         Args:
-            request: the approval or question; its state is read again from the database.
             is_void: whether nobody can decide the open request any more, because the user's message was deleted.
             page: the page of a question's options to show, from 0.
-
-        Raises:
-            StoreError: the request cannot be read, or the ids cannot be stored.
-            SurfaceError: the message cannot be shown.
         """
         platform = self._platforms[request.inbox_message.channel]
         lock = self._locks.setdefault(request.id, asyncio.Lock())  # two updates might each post a message
