@@ -28,9 +28,8 @@ NOTICE_TIMEOUT_SECONDS = 3.0
 class ErrorMessages:
     """Builds the sentence that tells a user why their turn failed.
 
-    Args:
-        spending: the store of the administrators' names; None to name no administrators.
-        admins: the ids of the people who can raise a spending limit, as on their platform, such as `U012AB3CD`.
+    Without `spending`, it names no administrators. `admins` are the ids of the people who can raise a spending limit,
+    as on their platform, such as `U012AB3CD`.
     """
 
     def __init__(self, spending: SpendingStore | None = None, admins: Collection[str] = ()) -> None:
@@ -38,13 +37,9 @@ class ErrorMessages:
         self._admins = frozenset(admins)
 
     async def describe(self, error: Exception, turn: Turn, say: MessageCatalog) -> str:
-        """Return a sentence on why a turn failed, in the language of its author.
+        """Return a sentence on why a turn failed: a general one if `error` is no `ParleyError`.
 
-        The sentence is a general one if `error` is no `ParleyError`. For a spending limit, it also says until when the
-        limit applies and who can raise it.
-
-        Raises:
-            StoreError: the names of the people who can raise the limit cannot be read.
+        For a spending limit, it also says until when the limit applies and who can raise it.
         """
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
@@ -53,18 +48,6 @@ class ErrorMessages:
         return f"{say(error.public, **error.facts)} {say(words.LIMIT_RESETS, day=until.isoformat(), who=admins)}"
 
     async def _admin_names(self, platform: str, say: MessageCatalog) -> str:
-        """Return the names of people who can raise a spending limit, or a general term.
-
-        Args:
-            platform: the name of the platform, such as `slack`.
-
-        Returns:
-            The names, sorted and separated by commas. The term is "the operator of this bot" without administrators or
-            a store, and "an admin" if no name is known.
-
-        Raises:
-            StoreError: the names cannot be read.
-        """
         if self._spending is None or not self._admins:
             return say(words.LIMIT_OPERATOR)
         names = await self._spending.get_latest_names([f"{platform}:{id_}" for id_ in self._admins])
@@ -76,13 +59,8 @@ async def post_as_file(
 ) -> None:
     """Close a reply whose text the platform refuses, with the text in a file.
 
-    The reply shows `reason`, the turn's id and a *Retry* button. If that cannot be shown either, the reply stays as it
-    is. The caller ends the turn.
-
-    Args:
-        text: the whole text of the reply; if it is empty, a general error is shown.
-        files: the files of the answer, attached after the text.
-        reason: the untranslated sentence to show in place of the text.
+    The reply shows `reason` (untranslated), the turn's id and a *Retry* button; for an empty text, a general error. If
+    that cannot be shown either, the reply stays as it is. The caller ends the turn.
 
     Raises:
         StoreError: the ids of the reply's messages cannot be stored, or another worker has claimed the turn.
@@ -99,10 +77,6 @@ async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]
     """Close a reply with a notice that the bot restarts and the reply will continue.
 
     Failures are logged; the call takes at most `NOTICE_TIMEOUT_SECONDS`.
-
-    Args:
-        turn_id: the id of the turn, for the log.
-        buttons: the buttons to show below the notice.
     """
     try:
         async with asyncio.timeout(NOTICE_TIMEOUT_SECONDS):
@@ -114,25 +88,16 @@ async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]
 
 
 def log_level(error: Exception) -> int:
-    """Return a turn failure's log level: INFO for a spending limit, else ERROR."""
     return logging.INFO if isinstance(error, SpendingLimitError) else logging.ERROR
 
 
 def error_summary(error: Exception) -> str:
-    """Return the type of an error, and the text if it is a `ParleyError`.
-
-    The texts of other errors may contain secrets.
-    """
+    """Return the type of an error, and the text of a `ParleyError`: others may contain secrets."""
     return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__
 
 
 def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -> str:
-    """Return an answer, with a note below it if a fallback model wrote the answer.
-
-    Args:
-        text: the answer; an empty one gets no note.
-        calls: the model calls of the run, in order; the last one without an error wrote the answer.
-    """
+    """Return an answer with a note below it if a fallback model wrote it; an empty one gets no note."""
     answered = [call for call in calls if not call.error]
     stand_in = answered[-1] if answered else None
     if stand_in is None or not stand_in.instead_of or not text.strip():
@@ -142,15 +107,10 @@ def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -
 
 
 async def spending_notice(platform: Platform, messages: Sequence[InboxMessage], say: MessageCatalog) -> str:
-    """Return the sentence that a turn leaves out messages, since their authors reached their spending limit.
-
-    Raises:
-        SurfaceError: the platform cannot read a message.
-    """
+    """Return the sentence that a turn leaves out messages, since their authors reached their spending limit."""
     names = {plain_line((await platform.read_message(message)).speaker) for message in messages}
     return say(words.MESSAGES_LEFT_OUT, names=", ".join(sorted(name or say(words.UNKNOWN_USER) for name in names)))
 
 
 def add_notice(text: str, notice: str) -> str:
-    """Return a text with a notice below it, unless one of them is empty."""
     return f"{text.rstrip()}\n\n{notice}".strip() if notice else text

@@ -33,10 +33,6 @@ class ReplyRerenderer:
 
     Each method works in a background task, which logs its errors.
 
-    Args:
-        runtime: the runtime with the generated files of the turns.
-        human_requests: the store of approvals and questions.
-
     Attributes:
         turn_states: the turns that this process runs, by their ids.
     """
@@ -60,11 +56,11 @@ class ReplyRerenderer:
         self.turn_states = dict[str, TurnState]()
 
     def rerender(self, turn_id: str, *, ending: str = "") -> None:
-        """Update the reply of a turn after a user edited or deleted a message of the turn.
+        """Update the reply of the newest turn that answers the same messages as a turn.
 
         While this process runs the turn, only the buttons of the reply change, at once. Any other reply is edited once
-        its turn has ended in any process. It then gets the stored text and files, and current buttons. It stays as it
-        is in these cases:
+        its turn has ended in any process. It then gets the stored text and files, and current buttons, or `ending` (an
+        untranslated sentence) in their place. It stays as it is in these cases:
 
         - The turn is unknown, failed, was cancelled or deleted, or has no stored text.
         - The turn does not end within the time limit of a run.
@@ -72,11 +68,6 @@ class ReplyRerenderer:
 
         While the turn is active, a newer turn of the same messages takes its place. Afterwards, a newer turn or another
         change of its `LatestTurn` stops the edit.
-
-        Args:
-            turn_id: the id of a turn; the newest turn that answers the same messages is used.
-            ending: an untranslated sentence to show below the reply in place of its buttons, once the turn has ended;
-                empty for none.
         """
         self._background.start(self._rerender(turn_id, ending), name=f"update of turn {turn_id}")
 
@@ -112,11 +103,7 @@ class ReplyRerenderer:
                 await reply.close(latest.text, ending=ending and say(ending), buttons=controls, files=files)
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
-        """Update the buttons of a turn's reply if this process is still writing the reply.
-
-        Returns:
-            True if this process is writing the reply; else nothing was changed.
-        """
+        """Update the buttons of a turn's reply, and return whether this process is still writing the reply."""
         state = self.turn_states.get(latest.turn_id)
         if state is None or state.reply is None or state.reply.is_closed:
             return False
@@ -125,12 +112,7 @@ class ReplyRerenderer:
         return True
 
     async def _wait_until_ended(self, latest: LatestTurn) -> LatestTurn | None:
-        """Wait until a turn has ended, by a query every `POLL_SECONDS`.
-
-        Returns:
-            The ended turn: `latest`, or a newer one that answers the same messages. None if it was deleted, or has not
-            ended within the time limit of a run.
-        """
+        """Wait until a turn, or a newer one of its messages, has ended; None if it was deleted or takes too long."""
         ended: LatestTurn | None = latest
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.time_limit):
@@ -141,27 +123,15 @@ class ReplyRerenderer:
         return None
 
     async def _check_unchanged(self, latest: LatestTurn) -> None:
-        """Check that a turn is unchanged, and still the newest that answers its messages.
-
-        Raises:
-            TurnLostError: a query returns another `LatestTurn`, or none.
-        """
         if await self._conversations.get_latest_turn(latest.turn_id) != latest:
             raise TurnLostError(f"turn {latest.turn_id} has changed")
 
 
 async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
-    """Return the first `MAX_FILES` files that the agent generated for an answer.
+    """Return the first `MAX_FILES` files that the agent generated for an answer, in the order in which they were saved.
 
-    Args:
-        origin: the id of the first turn that answered the messages: see `Turn.origin`.
-
-    Returns:
-        The files, in the order in which they were saved. A name that occurs twice, or is `FILE_NAME`, gets the file's
-        position as prefix, such as `2-plot.png`. An image without a description gets its name as `alt`.
-
-    Raises:
-        StoreError: the files cannot be read.
+    A name that occurs twice, or is `FILE_NAME`, gets the file's position as prefix, such as `2-plot.png`. An image
+    without a description gets its name as `alt`.
     """
     files, names = list[File](), {FILE_NAME}
     for generated in (await runtime.list_generated_files(session_id, origin))[:MAX_FILES]:

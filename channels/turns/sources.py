@@ -19,15 +19,9 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+")
 
 
 def add_sources(text: str, sources: Sequence[Source], say: MessageCatalog) -> str:
-    """Return an answer with a line of links to its sources.
+    """Return an answer with a line of links to its sources, at most `MAX_LINKS`, and the number of further sources.
 
-    A blank answer, or one without sources, is returned as it is. The line has at most `MAX_LINKS` links, and the number
-    of further sources. Each link shows its number and host. The titles of pages are left out: they could contain
-    markup, or name another host.
-
-    Args:
-        text: the answer in Markdown.
-        sources: the web pages that the answer is based on.
+    Each link shows its number and host. A title is left out: it could contain markup, or name another host.
     """
     if not text.strip() or not sources:
         return text
@@ -51,10 +45,7 @@ def _format_link(number: int, source: Source) -> str:
 
 
 def _encode_host(host: str) -> str:
-    """Return a host name in ASCII (IDNA), in which no letter can imitate another one.
-
-    For an invalid name, the result is empty.
-    """
+    """Return a host name in ASCII (IDNA), in which no letter can imitate another one; empty for an invalid name."""
     try:
         encoded = host.encode("idna").decode()
     except UnicodeError:

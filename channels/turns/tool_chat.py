@@ -16,13 +16,10 @@ MAX_REACTIONS, MAX_POSTS = 3, 3
 
 
 class TurnChat:
-    """Lets the tools of a turn react to the user's message and post further messages.
+    """Lets the tools of a turn react to the user's message and post further messages: a `ChatContext`.
 
-    It implements `ChatContext`. A turn may add at most `MAX_REACTIONS` reactions and post at most `MAX_POSTS` messages;
-    further calls raise `ChatError`. A call that the platform refuses counts too.
-
-    Args:
-        address: the address of the reply: see `InboxMessage.address`.
+    A turn may add at most `MAX_REACTIONS` reactions and post at most `MAX_POSTS` messages; further calls raise
+    `ChatError`. A call that the platform refuses counts too.
     """
 
     def __init__(self, platform: Platform, address: Mapping[str, Any], time_zone: str) -> None:
@@ -58,9 +55,6 @@ class TurnChat:
             raise ChatError(f"the message cannot be posted: {error}") from error
 
     def _create_side_surface(self) -> Surface:
-        """Return a surface for a message that is not part of the reply.
-
-        The message stays if the reply is deleted or shown again.
-        """
+        """Return a surface for a message that stays if the reply is deleted or shown again."""
         name = uuid4().hex
         return self._platform.create_surface(self._platform.side_message_address(self._address, name), turn_id=name)

@@ -19,10 +19,7 @@ class ReplyLatency:
     """Records in a metric the seconds from a user's message to stages of its reply.
 
     The stages are the placeholder, the first text and the final text. Reruns, resumed turns and turns after a decision
-    are not recorded: their authors have seen a reply before.
-
-    Args:
-        turn: the turn; the seconds count from its newest message.
+    are not recorded: their authors have seen a reply before. The seconds count from the turn's newest message.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -31,20 +28,12 @@ class ReplyLatency:
         self._pending = ["placeholder", "first_text", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
     def record_shown(self, has_text: bool) -> None:
-        """Record in the metric that the placeholder is shown now, or the first text.
-
-        The first call records the seconds since the user's message for the placeholder, the first call with a text
-        those for the first text. Other calls do nothing.
-
-        Args:
-            has_text: whether the reply shows text.
-        """
+        """Record that the placeholder is shown now, or the first text; only the first call of each does something."""
         self._record("placeholder")
         if has_text:
             self._record("first_text")
 
     def record_final(self) -> None:
-        """Record in the metric that the final text is shown now; later calls do nothing."""
         self._record("final")
 
     def _record(self, until: str) -> None:
@@ -59,12 +48,11 @@ class TurnState:
     """State of a turn while this process runs it.
 
     Attributes:
-        latency: records the seconds until the reply is shown.
-        reply: the reply; None until it is opened.
-        recorder: records the model and tool calls of the run; None until the agent runs.
+        reply: None until it is opened.
+        recorder: None until the agent runs.
         is_revised: whether a user edited a message of the turn since the turn was claimed.
         notice: the sentence on messages that were left out; empty for none.
-        answer: the final text, its files and its requests to people; None until the final text is stored.
+        answer: None until the final text is stored.
     """
 
     latency: ReplyLatency

@@ -33,11 +33,8 @@ class StopTurnResult(Enum):
     Attributes:
         STOPPED: the turn is marked as cancelled; the worker that runs the turn ends it.
         NOT_OWNER: the person wrote none of the messages that the turn answers.
-        NOT_RUNNING: the turn cannot be stopped for one of these reasons:
-            - The final text of the turn is stored.
-            - The turn was cancelled before for a reason other than `STOP`.
-            - The turn has ended.
-            - The turn does not exist.
+        NOT_RUNNING: the turn does not exist, has ended, has a stored final text, or was cancelled before for a reason
+            other than `STOP`.
     """
 
     STOPPED = auto()
@@ -70,19 +67,17 @@ class StopResult:
 async def stop_session(
     connection: AsyncConnection, turn_store: TurnStore, session_id: str, *, author: str | None, until: float = inf
 ) -> StopResult:
-    """Cancel a session's running turn, and drop the messages that wait for a turn.
+    """Cancel a session's running turn, and drop the messages that wait for a turn, in the caller's transaction.
 
     A turn with a stored final text is not cancelled. Dropped messages get the outcome `stopped`. Waiting requests for
     reruns are deleted, and so are decisions of people that no turn has continued yet. Open questions to people are
     deleted only if the session has neither a queued or running turn, nor messages to drop, nor messages after `until`.
-    Everything is written in the transaction of `connection`.
 
     Args:
-        turn_store: marks the turn as cancelled, and notifies the workers.
         author: the platform's id of the person whose turn, messages and open questions are stopped; None for those of
             all people.
-        until: seconds since the epoch. Messages that were sent later stay, and so does a turn that answers one of them.
-            Requests for reruns and decisions are deleted whatever their time.
+        until: messages that were sent later stay, and so does a turn that answers one of them. Requests for reruns and
+            decisions are deleted whatever their time.
     """
     await lock_session_row(connection, session_id)
     in_session = inbox.c.session == session_id
@@ -115,14 +110,10 @@ async def stop_session(
 async def stop_turn(
     connection: AsyncConnection, turn_store: TurnStore, turn_id: str, *, author: str | None
 ) -> StopTurnResult:
-    """Mark a turn without a final text as cancelled, and notify the workers.
+    """Mark a turn without a final text as cancelled, and notify the workers, in the caller's transaction.
 
-    Both happen in the transaction of `connection`. The worker that runs the turn ends it.
-
-    Args:
-        turn_store: marks the turn as cancelled.
-        author: the platform's id of the person who asks, who may stop a turn that answers a message of theirs; None
-            for an operator, who may stop any turn.
+    The worker that runs the turn ends it. Its `author` must have written a message that the turn answers; None is an
+    operator, who may stop any turn.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     session_id = (await connection.execute(session)).scalar_one_or_none()
@@ -137,19 +128,12 @@ async def stop_turn(
 
 
 async def _get_running_turn(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
-    """Return the `turns` row of a session's queued or running turn; None without one."""
     is_running = is_active(turns) & (turns.c.state != "answered")
     query = sa.select(turns).where(turns.c.session == session_id, is_running)
     return (await connection.execute(query)).one_or_none()
 
 
 async def _may_stop(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
-    """Return whether a request to stop may cancel a turn, by its author and time.
-
-    Args:
-        turn: the row of `turns`.
-        author: the platform's id of a person who must have written a message of the turn; None permits everybody.
-        until: seconds since the epoch; no message of the turn may have been sent later.
-    """
+    """Return whether a request to stop may cancel a turn, by its author (None: anybody) and time."""
     rows = await get_inbox_rows(connection, turn.origin)
     return all(row.sent_at <= until for row in rows) and (author is None or author in {row.author for row in rows})

@@ -74,12 +74,10 @@ class _QueuedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An idle session with the messages that its next turn may answer.
+    """An idle session with the messages that its next turn may answer, oldest first.
 
     Attributes:
         session: a row with the columns `session`, `model`, `agent` and `has_question`.
-        turn_id: the id of the turn.
-        message_ids: the ids of the `inbox` rows, oldest first.
         may_have_followers: whether further messages of the session may wait.
     """
 
@@ -98,26 +96,17 @@ async def claim_turns(
     running: Collection[str],
     served: Mapping[str, int],
 ) -> list[Turn]:
-    """Claim abandoned turns, then a new turn for each idle session with messages.
+    """Claim abandoned turns, then a new turn for each idle session with messages; return them in this order.
 
     A turn that cannot be parsed gets the state `failed`, and such a message the outcome `unreadable`; neither is in the
     result. Without anything to claim, the database is only read.
 
     Args:
-        lease: the lease of the worker that gets the turns.
-        agents: decides which agent answers a new turn.
-        limit: the most turns.
         running: the ids of the turns that this worker runs now: they are not claimed.
-        served: by author id, a number that is higher the later a turn last began for that author. New turns begin
-            round robin over authors, the lowest number first; an author without a number comes before all others. A
-            session counts for the author of its oldest waiting message, and the first session of each author comes
-            before the second one of anybody.
-
-    Returns:
-        The claimed turns, abandoned ones first.
-
-    Raises:
-        StoreError: the database cannot be used.
+        served: by author id, a number that is higher the later a turn last began for that author. New turns begin round
+            robin over authors, the lowest number first; an author without a number comes before all others. A session
+            counts for the author of its oldest waiting message, and the first session of each author comes before the
+            second one of anybody.
     """
     claimed = list[Turn]()
     for _ in range(MAX_TRIES):
@@ -147,12 +136,8 @@ async def claim_turns(
 def _is_abandoned(dialect: str) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a turn is active, and no live worker runs it.
 
-    The parameters are `worker` (the id of this worker), `may_take_over` (see `Lease.may_take_over`), `now`, and
-    `running`: the ids of the turns that this worker runs, as JSON. They are not abandoned, even if the lease expired
-    while the process was blocked.
-
-    Args:
-        dialect: `sqlite` or `postgresql`.
+    The turns that this worker runs (`running`) are not abandoned, even if the lease expired while the process was
+    blocked. The parameters are `worker`, `may_take_over` (see `Lease.may_take_over`), `now` and `running` (JSON).
     """
     running = sa.select(_json_values(dialect, "running").c.value)
     now = Database.clock(dialect, sa.bindparam("now", type_=sa.Double))
@@ -163,11 +148,7 @@ def _is_abandoned(dialect: str) -> sa.ColumnElement[bool]:
 
 @cache
 def _select_abandoned(dialect: str) -> sa.Select[Any]:
-    """Return the query that locks abandoned turns, the oldest first.
-
-    Args:
-        dialect: `sqlite` or `postgresql`.
-    """
+    """Return the query that locks abandoned turns, the oldest first."""
     query = sa.select(turns).where(_is_abandoned(dialect)).order_by(turns.c.created_at)
     return query.limit(sa.bindparam("limit", type_=sa.Integer)).with_for_update(skip_locked=True)
 
@@ -176,9 +157,6 @@ async def _claim_abandoned(connection: AsyncConnection, parameters: Mapping[str,
     """Claim abandoned turns, and return them, the oldest first.
 
     A turn whose row or messages cannot be parsed gets the state `failed`.
-
-    Args:
-        parameters: those of `_select_abandoned`.
     """
     worker, resumed, damaged = parameters["worker"], list[Turn](), set[str]()
     for row in (await connection.execute(_select_abandoned(connection.dialect.name), parameters)).all():
@@ -201,14 +179,9 @@ async def _claim_abandoned(connection: AsyncConnection, parameters: Mapping[str,
 
 
 async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[Any]) -> Turn:
-    """Return an abandoned turn for its next claim, with messages and partial text.
+    """Return an abandoned turn for its next claim, which the caller stores in the turn's row.
 
-    The caller stores the claim in the turn's row. The stored ADK events of the turn's run are moved to the end of the
-    history, unless the final text is stored.
-
-    Args:
-        worker: the id of the worker that claims the turn.
-        row: the row of `turns` before this claim.
+    The stored ADK events of the turn's run are moved to the end of the history, unless the final text is stored.
 
     Raises:
         ValueError: no message of the turn can be parsed.
@@ -243,14 +216,11 @@ def _select_claimable(dialect: str) -> sa.Select[Any]:
     """Return the query of idle sessions with their oldest waiting messages.
 
     Each row has one message: `id`, `parent`, and the `session` with `model`, `agent` and `has_question`: whether a
-    question of an agent to a person is stored. At most `MAX_MESSAGES` of a session are read, but all that were sent
-    at the same time. The first row also has `has_abandoned`, with nulls in the other columns if no message waits.
+    question of an agent to a person is stored. At most `MAX_MESSAGES` of a session are read, but all that were sent at
+    the same time. The first row also has `has_abandoned`, with nulls in the other columns if no message waits.
 
     The parameters are those of `_is_abandoned`, `served` (numbers by author id, as JSON) and `limit`. The query is
     cached: SQLAlchemy takes longer to build it than the database to run it.
-
-    Args:
-        dialect: `sqlite` or `postgresql`.
     """
     abandoned = sa.select(sa.exists().where(_is_abandoned(dialect)).label("has_abandoned")).subquery("abandoned")
     waiting, head, last = inbox.alias("waiting"), inbox.alias("head"), inbox.alias("last")
@@ -310,9 +280,6 @@ def _take_messages(dialect: str) -> sa.Update:
 
     It locks the sessions, and skips those that other transactions have locked. The parameters are `claims` (the ids of
     the turns by the ids of the messages, as JSON) and `sessions` (their ids, as JSON).
-
-    Args:
-        dialect: `sqlite` or `postgresql`.
     """
     wanted = sa.select(_json_values(dialect, "sessions").c.value)
     locked = sa.select(sessions.c.id).where(sessions.c.id.in_(wanted)).with_for_update(skip_locked=True).cte("locked")
@@ -330,23 +297,14 @@ _INSERT_TURNS = sa.insert(turns)
 
 
 def _json_items(dialect: str, parameter: str) -> sa.TableValuedAlias:
-    """Return an SQL table with the `key` and `value` of each item of a JSON object.
-
-    Args:
-        dialect: `sqlite` or `postgresql`.
-        parameter: the name of the bind parameter with the JSON object.
-    """
+    """Return an SQL table with the `key` and `value` of each item of the JSON object in a bind parameter."""
     expand = sa.func.json_each_text if dialect == "postgresql" else sa.func.json_each
     items = expand(sa.bindparam(parameter, type_=sa.JSON))
     return items.table_valued("key", sa.column("value", sa.Text), name=parameter)
 
 
 def _json_values(dialect: str, parameter: str) -> sa.TableValuedAlias:
-    """Return an SQL table with the `value` of each text in a JSON array.
-
-    Args:
-        dialect, parameter: as for `_json_items`.
-    """
+    """Return an SQL table with the `value` of each text of the JSON array in a bind parameter."""
     expand = sa.func.json_array_elements_text if dialect == "postgresql" else sa.func.json_each
     return expand(sa.bindparam(parameter, type_=sa.JSON)).table_valued(sa.column("value", sa.Text), name=parameter)
 
@@ -370,14 +328,7 @@ def _list_candidates(rows: Sequence[sa.Row[Any]]) -> list[_Candidate]:
 async def _claim_waiting(
     connection: AsyncConnection, worker: str, agents: AgentRouter, candidates: Sequence[_Candidate]
 ) -> list[Turn]:
-    """Insert and return turns for idle sessions with messages.
-
-    Sessions without waiting messages, and sessions that another worker has locked, are left out.
-
-    Args:
-        worker: the id of the worker that claims the turns.
-        agents: decides which agent answers a turn.
-    """
+    """Insert and return turns for idle sessions whose messages still wait and no other worker has locked."""
     queued = await _read_claimed(connection, candidates)
     new_turns = list[tuple[Turn, _QueuedMessage]]()
     for candidate in candidates:
@@ -430,13 +381,9 @@ async def _next_turn(
 ) -> Turn | None:
     """Return the new turn that answers a batch of messages, for the caller to insert.
 
-    The batch may be the request to retry a turn that has its answer by now. Such a request gets the outcome
-    `superseded`, and the result is None. If the turn to repeat or continue is deleted, the new turn is of the kind
-    `message`.
-
-    Args:
-        batch: the claimed messages, oldest first; or one request for a rerun, or one decision of people.
-        agents: decides which agent answers.
+    The batch has the oldest messages, or one request for a rerun, or one decision. A request to retry a turn that has
+    its answer by now gets the outcome `superseded`, and the result is None. If the turn to repeat or continue is
+    deleted, the new turn is of the kind `message`.
     """
     session, turn_id = candidate.session, candidate.turn_id
     first, messages = batch[0].row, tuple(queued.message for queued in batch)
@@ -471,12 +418,7 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
     """Return a new turn with the run, messages and reply of the turn that it repeats.
 
     A turn of the kind `decision` gets only the run and the agent of the turn that asked people. For a rerun, the stored
-    ADK events of the run are moved to the end of the history (`retry`), or deleted.
-
-    Args:
-        turn: the new turn.
-        parent: the row of the turn that the new one repeats, or that asked people for decisions.
-        kind: `decision`, or a `RerunKind`; the new turn gets the kind that `prepare_rerun` returns for it.
+    ADK events of the run are moved or deleted: see `prepare_rerun`.
     """
     if kind == "decision":
         return replace(turn, kind="decision", run=await get_requesting_run(connection, parent), agent=parent.agent)

@@ -61,7 +61,7 @@ class _HistoryPart:
 
     Attributes:
         previous: the text of the former summary; empty if there is none.
-        begin: the time of the first covered message, in seconds since the epoch.
+        begin: the time of the first covered message.
         rows: the covered rows of `messages` after the former summary, oldest first, with the columns `_READ`.
     """
 
@@ -74,13 +74,10 @@ class HistoryCompactor:
     """Background service that replaces old messages of a session by a summary.
 
     Args:
-        turns: notifies the other workers after a session's row was locked.
-        summarizer: writes the summary by a model call.
         wake: makes this worker claim turns again: a claim skips a session whose row is locked.
         spending_limiter: raises if a spending limit is reached; the cost counts for the people of the turn.
         budget: the most tokens of history that are sent to the model; 0 for 32,000. None turns summaries off.
         turn_limit: the most turns of history that are sent to the model.
-        delay_seconds: seconds between the end of a turn and the summary.
     """
 
     def __init__(
@@ -112,11 +109,7 @@ class HistoryCompactor:
         self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, RETRY_SECONDS)
 
     async def run_turn(self, turn: Turn, answer: TurnRunner) -> None:
-        """Cancel the summary of the turn's session, run the turn, and schedule a summary.
-
-        Args:
-            answer: runs the turn; no summary is scheduled if it raises an error.
-        """
+        """Cancel the summary of the turn's session, run the turn, and schedule a summary, unless the turn fails."""
         self.cancel(turn.session_id)
         await answer(turn)
         self.schedule(turn)
@@ -125,13 +118,8 @@ class HistoryCompactor:
         """Start a task that summarizes a session later, if its history is long then.
 
         The task waits for `delay_seconds`. It summarizes if the messages without a summary have 80% of the turns or of
-        the tokens that may be sent to the model. A failure is logged.
-
-        Nothing happens if summaries are off, if the session has such a task, or if its last summary failed less than
-        300 s ago.
-
-        Args:
-            turn: the ended turn, with the session to summarize, its generation and its agent.
+        the tokens that may be sent to the model. A failure is logged. Nothing happens if summaries are off, if the
+        session has such a task, or if its last summary failed less than 300 s ago.
         """
         session = turn.session_id
         if self._is_enabled and session not in self._tasks and session not in self._failed:
@@ -139,10 +127,7 @@ class HistoryCompactor:
             task.add_done_callback(lambda done: self._forget_task(session, done))
 
     def cancel(self, session_id: str) -> None:
-        """Cancel the scheduled or running summary of a session, if there is one.
-
-        The call does not wait for the end of the summary.
-        """
+        """Cancel the scheduled or running summary of a session, without a wait for its end."""
         if task := self._tasks.pop(session_id, None):
             self._cancelled.add(task)
             task.cancel()
@@ -153,7 +138,6 @@ class HistoryCompactor:
             await asyncio.wait(tasks)
 
     async def aclose(self) -> None:
-        """Cancel all summaries and wait for their end."""
         for session in list(self._tasks):
             self.cancel(session)
         await self.wait_until_idle()
@@ -184,10 +168,6 @@ class HistoryCompactor:
 
         The summary is dropped if a turn of the session runs by now. It is also dropped if another summary, a deletion
         or a redaction has changed the part.
-
-        Args:
-            turn: the ended turn, with the session.
-            model: the full name of the model that was chosen for the session; None for the default.
         """
         summary = await self._summarizer.summarize(
             part.previous, part.rows, agent=turn.agent, model=model, max_tokens=self._summary_limit
@@ -205,7 +185,6 @@ class HistoryCompactor:
     async def _save_summary(
         self, connection: AsyncConnection, turn: Turn, part: _HistoryPart, summary: GeneratedSummary
     ) -> None:
-        """Insert a summary into `messages`, and delete the session's former summary."""
         last = part.rows[-1]
         row = to_row(create_summary_event(summary.text, begin=part.begin, end=last.created_at), tokens=summary.tokens)
         row |= {
@@ -222,14 +201,8 @@ class HistoryCompactor:
         """Return the part of a session's history that the next summary covers.
 
         These are the oldest turns after the former summary, at most `budget` tokens. The newest turns are left out: the
-        fraction `KEPT_FRACTION` of the limits.
-
-        Args:
-            turn: the ended turn, with the session and its generation.
-
-        Returns:
-            The part; None if all messages without a summary belong to the newest turns. It is also None if these
-            messages have less than `START_FRACTION` of the turns and of the tokens that are sent to the model.
+        fraction `KEPT_FRACTION` of the limits. None if nothing is left then, or if the messages without a summary have
+        less than `START_FRACTION` of both limits.
         """
         c = messages.c
         in_generation = is_in_session(turn.session_id) & (c.generation == turn.generation)
@@ -260,11 +233,6 @@ class HistoryCompactor:
         return _HistoryPart(before.content if before else "", begin or turn_rows[0].created_at, turn_rows)
 
     def _is_full(self, rows: Sequence[Any]) -> bool:
-        """Return whether rows of `messages` have enough turns or tokens for a summary.
-
-        Args:
-            rows: the newest `MAX_MESSAGES_READ` messages that no summary covers, with `role` and `tokens`.
-        """
         turn_count, tokens = sum(row.role == "user" for row in rows), sum(row.tokens for row in rows)
         return bool(turn_count >= self._turn_limit * START_FRACTION or tokens >= self._history_limit * START_FRACTION)
 
@@ -273,15 +241,10 @@ _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_
 
 
 def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
-    """Return the id of the oldest message that a summary must not cover.
+    """Return the id of the oldest message that a summary must not cover; 0 if it can cover nothing.
 
-    This user message begins a turn. The call of each tool response after the message also follows the message. The id
-    is 0 if there is no such message: a summary can then cover nothing.
-
-    Args:
-        newest: rows of `messages` with `id`, `role`, `tokens` and `tool_calls`, newest first.
-        tokens: the most tokens to keep; at least one turn is kept.
-        turns: the most turns to keep.
+    This user message begins a turn. The call of each tool response after the message also follows the message. At least
+    one turn is kept. The rows are those of `messages`, newest first.
     """
     turn_count = used = start = 0
     answers = set[str]()
@@ -300,9 +263,7 @@ def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int
 def _cut_to_whole_turns(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
     """Return the oldest turns that fit in `budget` tokens; at least one turn.
 
-    Args:
-        rows: rows of `messages`, oldest first. If they have more than `budget` tokens, the last turn may be incomplete,
-            and is left out. If that is the only turn, all rows are returned.
+    If the rows have more tokens, the last turn may be incomplete, and is left out, unless it is the only one.
     """
     begins = [place for place, row in enumerate(rows) if row.role == "user" and place]
     ends = [*begins, len(rows)] if sum(row.tokens for row in rows) <= budget else begins

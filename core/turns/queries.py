@@ -25,30 +25,17 @@ def is_active(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
     The states are literals, not parameters, as in the partial index `ix_turns_one_active`; otherwise the database would
     not use that index.
-
-    Args:
-        table: `turns` or an alias of it.
     """
     return table.c.state.in_([sa.literal_column(f"'{state}'") for state in ACTIVE_STATES])
 
 
 def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an inbox message waits for a turn.
-
-    Such a message has neither a turn nor an outcome.
-
-    Args:
-        table: `inbox` or an alias of it.
-    """
+    """Return the SQL condition that an inbox message waits for a turn."""
     return table.c.turn.is_(None) & table.c.outcome.is_(None)
 
 
 def is_message(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an `inbox` row is a message, a command in a message, or a request for a rerun.
-
-    Args:
-        table: `inbox` or an alias of it.
-    """
+    """Return the SQL condition that an `inbox` row is a message, a command in a message, or a request for a rerun."""
     no_message = (InboxOutcome.DECIDED, InboxOutcome.PENDING, InboxOutcome.HANDLED)
     return table.c.outcome.is_(None) | table.c.outcome.not_in(no_message)
 
@@ -57,23 +44,14 @@ _BUSY = turns.alias("busy")
 
 
 def is_idle(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a session has no active turn.
-
-    Args:
-        session: the column or value with the session's id.
-    """
+    """Return the SQL condition that a session has no active turn."""
     return ~sa.exists().where(_BUSY.c.session == session, is_active(_BUSY))
 
 
 def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
     """Return a message's values of `inbox` columns, without text, kind and outcome.
 
-    Args:
-        generation: the session generation, as a number or an SQL expression.
-
-    Returns:
-        `event_key`, `session`, `generation`, `place`, `author`, `sent_at`, and `accepted_at` with the time of this
-        process.
+    The generation may be an SQL expression. `accepted_at` is the time of this process.
     """
     return {
         "event_key": inbound.event_key,
@@ -89,14 +67,9 @@ def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
 async def record_message(
     connection: AsyncConnection, inbound: InboxMessage, outcome: InboxOutcome, *, kind: str = "message"
 ) -> bool:
-    """Insert the `inbox` row of a message that no turn answers, without its text; or end its pending entry.
+    """Insert the row of a message that no turn answers, without its text; or end its pending entry.
 
-    Args:
-        outcome: the reason why no turn answers the message.
-        kind: the name of the command, if the message is one.
-
-    Returns:
-        Whether the row is new or was pending; False if the event key had another outcome before.
+    The `kind` is the name of a command. The result is False if the event key had another outcome before.
     """
     ended = {"outcome": outcome, "kind": kind, "payload": None, "owner": None}
     row = message_columns(inbound, session_generation(inbound.session_id)) | ended
@@ -107,26 +80,18 @@ async def record_message(
 
 
 async def has_message(connection: AsyncConnection, event_key: str) -> bool:
-    """Return whether the inbox has a row with this event key."""
     row = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
     return (await connection.execute(row)).first() is not None
 
 
 def session_generation(session_id: str) -> sa.ColumnElement[int]:
-    """Return the SQL expression of the current generation of a session.
-
-    The generation counts up with each reset. It is 1 if the session does not exist yet.
-    """
+    """Return the SQL expression of a session's generation, which counts up with each reset; 1 for a new session."""
     found = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
     return sa.func.coalesce(found, 1)
 
 
 def parse_inbox_message(data: object) -> InboxMessage | None:
-    """Return the message in the JSON of an `inbox` column; None if it has no message.
-
-    Args:
-        data: the parsed JSON of `message` or `edited_message`; None and damaged JSON have no message.
-    """
+    """Return the message in the JSON of an `inbox` column; None for NULL and for damaged JSON."""
     try:
         return InboxMessage.from_json(data)
     except ValueError:
@@ -136,13 +101,10 @@ def parse_inbox_message(data: object) -> InboxMessage | None:
 async def get_messages_of_turns(
     connection: AsyncConnection, turn_ids: Collection[str]
 ) -> dict[str, tuple[InboxMessage, ...]]:
-    """Return the inbox messages of each of these turns, by turn id, oldest first.
+    """Return the inbox messages of turns that are no reruns (see `Turn.origin`), by turn id, oldest first.
 
     Messages that their authors deleted are left out, unless a turn has no others. A turn without a message that can be
     parsed is not in the dict. An edited message has the text that the newest turn answered.
-
-    Args:
-        turn_ids: the ids of turns that are no reruns: see `Turn.origin`.
     """
     query = (
         sa.select(inbox.c.turn, inbox.c.message, inbox.c.outcome)
@@ -166,19 +128,12 @@ async def get_messages_of_turns(
 
 
 async def get_inbox_rows(connection: AsyncConnection, *origins: str) -> Sequence[sa.Row[Any]]:
-    """Return the `inbox` rows of the messages that turns answer, oldest first.
-
-    Messages that their authors deleted are included: see the column `outcome`.
-
-    Args:
-        origins: the `Turn.origin` of each turn: the id of the first turn that answered the messages.
-    """
+    """Return the rows of the messages that turns answer, by their `Turn.origin`, oldest first, deleted ones too."""
     query = sa.select(inbox).where(inbox.c.turn.in_(origins)).order_by(inbox.c.sent_at, inbox.c.id)
     return (await connection.execute(query)).all()
 
 
 async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any] | None:
-    """Return the `turns` row of a turn; None if the turn is not stored."""
     return (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
 
 
@@ -201,18 +156,14 @@ class RunAuthors:
 
     @property
     def ids(self) -> frozenset[str]:
-        """The platform's ids of all people whose words are in the run."""
         return frozenset({*(message.author for message in self.messages), *(user["id"] for user in self.answers)})
 
 
 async def get_run_authors(connection: AsyncConnection, session_id: str, run: str) -> RunAuthors:
-    """Return the people whose words are in a run, and in the runs that it continues.
+    """Return the people whose words are in a run (a `Turn.run` or `Turn.origin`), and in the runs that it continues.
 
     A run continues another one if its message answers a question of the other one. People who decided on approvals are
     left out. Deleted messages are included, since the run may have read them.
-
-    Args:
-        run: the id of the run, as `Turn.run` or `Turn.origin`.
     """
     c = human_requests.c
     origins, answers, asking_run = list[str](), list[Mapping[str, Any]](), run
@@ -234,30 +185,17 @@ async def get_run_authors(connection: AsyncConnection, session_id: str, run: str
 
 
 async def get_requesting_run(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
-    """Return the id of the run that waits for the approvals and answers of a turn.
-
-    None if the turn has no such requests to people.
-
-    Args:
-        asking: the `turns` row of the turn that asks people for approvals or answers.
-    """
+    """Return the id of the run that waits for the approvals and answers that a turn (`asking`) requested."""
     query = sa.select(human_requests.c.run).where(human_requests.c.turn == asking.id).limit(1)
     return (await connection.execute(query)).scalar_one_or_none()
 
 
 async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: RerunKind) -> RerunKind:
-    """Move or delete the stored events of a run that a new turn repeats.
+    """Move or delete the stored events of a run that a new turn repeats; return the kind of the rerun.
 
     The claim of the new turn calls this once. A `retry` moves the ADK events of the run to the end of the history. A
     `regenerate` deletes all but the user's message, and a `revise` deletes all. Edited texts of the turn's messages
-    replace the former ones in `inbox`.
-
-    Args:
-        parent: the `turns` row of the turn that is repeated.
-        kind: the kind that was requested.
-
-    Returns:
-        The kind of the rerun: `revise` if a message was edited or deleted meanwhile, else `kind`.
+    replace the former ones in `inbox`. The kind is `revise` if a message was edited or deleted meanwhile.
     """
     rows = await get_inbox_rows(connection, parent.origin)
     if any(row.edited_message or row.outcome for row in rows):

@@ -24,12 +24,8 @@ class RerunDenial(Enum):
 
     Attributes:
         NOT_OWNER: the person wrote none of the messages that the turn answers.
-        EXPIRED: the turn cannot be run again for one of these reasons:
-            - The turn is unknown.
-            - The session was reset.
-            - The messages were deleted.
-            - The state of the turn does not allow this kind of rerun.
-            - The turn has had its rerun.
+        EXPIRED: the turn is unknown or has had its rerun, its session was reset, its messages were deleted, or its
+            state does not allow this kind of rerun.
         SUPERSEDED: newer messages or turns of the session follow: a new answer would change the middle of the
             conversation.
     """
@@ -42,20 +38,16 @@ class RerunDenial(Enum):
 async def create_rerun_message(
     connection: AsyncConnection, turn_id: str, *, author: str | None, kind: RerunKind
 ) -> InboxMessage | RerunDenial:
-    """Return the inbox message that requests a rerun of a turn, or the denial.
+    """Return the inbox message that requests a rerun of a turn, for the caller to store, or the denial.
 
-    The caller has to store the message. All requests for one turn have the same event key, so that the inbox stores
-    only one. The session's row is locked until the transaction ends. If the rerun is permitted, the approvals and
-    questions of the turn to people are deleted.
+    It is a copy of the newest message of the turn, with the current time. All requests for one turn have the same event
+    key, so that the inbox stores only one: the message is returned again while an earlier request waits or its turn
+    runs. The session's row is locked until the transaction ends. If the rerun is permitted, the approvals and questions
+    of the turn to people are deleted.
 
     Args:
-        turn_id: the turn whose messages are answered again.
         author: the platform's id of the person who asks; None for an operator, who may repeat any turn.
         kind: `retry` of a failed turn, `regenerate` of an answered or stopped one, or `revise` after an edit.
-
-    Returns:
-        A copy of the newest message of the turn, with the event key of the request and the current time. It is returned
-        again while an earlier request waits or its turn runs. Else the reason why the turn is not repeated.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     generation = await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
@@ -81,27 +73,13 @@ async def create_rerun_message(
 
 
 async def _has_approvals(connection: AsyncConnection, turn_id: str) -> bool:
-    """Return whether a turn has asked people for approvals or answers.
-
-    The decisions of these people continue its run, so that it cannot be retried.
-    """
+    """Return whether a turn has asked people: their decisions continue its run, so that it cannot be retried."""
     has_requests = sa.exists().where(human_requests.c.turn == turn_id)
     return bool((await connection.execute(sa.select(has_requests))).scalar_one())
 
 
 def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
-    """Return whether the state of a turn allows this kind of rerun.
-
-    - `retry`: the turn is `failed` or `running`.
-    - `regenerate`: it is `answered`, `done` or stopped, and does not continue the run of another turn.
-    - `revise`: `is_revised` is True, and the turn is in any state, but `cancelled` only if it was stopped.
-
-    A stopped turn is `running` or `cancelled`, for the reason `CancelReason.STOP`.
-
-    Args:
-        turn: the row of `turns`.
-        is_revised: whether a message of the turn was edited after the claim; needed only for `revise`.
-    """
+    """Return whether the state of a turn allows this kind of rerun; `is_revised` is needed only for `revise`."""
     is_stopped = turn.cancel_reason == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:
         case "retry":
@@ -113,11 +91,6 @@ def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bo
 
 
 async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
-    """Return whether the session of a turn has waiting messages or newer turns.
-
-    Args:
-        turn: the row of `turns`.
-    """
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))
     follows = sa.exists().where(newer.c.session == turn.session, newer.c.created_at > turn.created_at)
@@ -125,12 +98,7 @@ async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool
 
 
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
-    """Return whether the rerun that an event key requested has ended.
-
-    Returns:
-        True if the turn of the rerun has ended, or the request has an outcome, so that no turn answers it. False while
-        the request waits or its turn runs. None if the inbox has no row with this event key.
-    """
+    """Return whether the rerun that an event key requested has ended or gets no turn; None without a request."""
     query = (
         sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED_STATES))
         .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)

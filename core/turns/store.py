@@ -50,27 +50,16 @@ def _update_turn(returning: sa.ColumnElement[Any] = turns.c.id, **values: Any) -
     """Return the `UPDATE` of a turn that this worker owns, in one of some states.
 
     The bind parameters are those of `OWNS_TURN`, and `states`. Without a matching turn it changes and returns no row.
-
-    Args:
-        returning: the column that it returns if it changes the turn.
-        values: the new values, by column.
     """
     is_writable = OWNS_TURN & turns.c.state.in_(sa.bindparam("states", expanding=True))
     return sa.update(turns).where(is_writable).values(values).returning(returning)
 
 
 def _parameter(column: sa.Column[Any]) -> sa.BindParameter[Any]:
-    """Return the parameter `new_COLUMN` of a statement, with the column's type."""
     return sa.bindparam(f"new_{column.name}", type_=column.type)
 
 
 def _to_parameters(fence: FencingToken, states: Collection[State], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a statement of `_update_turn`, by name.
-
-    Args:
-        states: the states in which the turn may be.
-        values: the values of the parameters that `_parameter` returned, by column.
-    """
     return {**fence.values, "states": states, **{f"new_{column}": value for column, value in values.items()}}
 
 
@@ -107,10 +96,6 @@ class TurnStore:
 
     A write to a turn raises `TurnLostError` once another worker has claimed that turn. Methods with a `turn` are
     retried while the database is unavailable; after 90 s they raise `StoreError`.
-
-    Args:
-        lease: the lease of this worker.
-        agents: decides which agent answers a new turn.
     """
 
     def __init__(self, database: Database, lease: Lease, agents: AgentRouter) -> None:
@@ -123,31 +108,15 @@ class TurnStore:
 
     @property
     def worker_id(self) -> str:
-        """The id of this worker."""
         return self._lease.worker_id
 
     def fencing_token(self, turn: Turn) -> FencingToken:
-        """Return the fencing token of this worker's claim of a turn.
-
-        A write under the token's condition changes nothing after another claim of the turn.
-        """
         return FencingToken(turn.id, self._lease.worker_id, turn.claim_number)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-        """Claim abandoned turns, and a new turn for each idle session with messages.
+        """Claim abandoned turns, except those of `running`, and a new turn for each idle session with messages.
 
-        A turn is abandoned if it has not ended and no live worker runs it. New turns begin round robin over people:
-        many prompts of one person delay another person by at most one turn.
-
-        Args:
-            limit: the most turns to claim.
-            running: the ids of the turns that this worker runs: they are not claimed.
-
-        Returns:
-            The claimed turns, abandoned ones first.
-
-        Raises:
-            StoreError: the database cannot be used.
+        New turns begin round robin over people: many prompts of one person delay another person by at most one turn.
         """
         claimed = await claim_turns(
             self._database, self._lease, self.agents, limit, running=running, served=self._served
@@ -158,10 +127,9 @@ class TurnStore:
         return claimed
 
     async def list_owned(self) -> dict[str, CancelReason | None]:
-        """Return the cancel reason of each turn that this worker owns, by turn id.
+        """Return the cancel reason of each active turn that this worker owns, by turn id.
 
-        A worker owns a turn from its claim until it hands the turn back, or another worker claims the turn. Turns that
-        have ended are left out. The reason is None for a turn that is not cancelled.
+        A worker owns a turn from its claim until it hands the turn back, or another worker claims the turn.
         """
         owned = sa.select(turns.c.id, turns.c.cancel_reason).where(
             is_active(turns), turns.c.owner == self._lease.worker_id
@@ -172,12 +140,9 @@ class TurnStore:
             }
 
     async def check_owned(self, turn: Turn) -> None:
-        """Raise an error if another worker has claimed the turn.
+        """Raise `TurnLostError` if another worker has claimed the turn.
 
         The row of the turn is read only if this worker's lease may have ended: see `Lease.may_have_ended`.
-
-        Raises:
-            TurnLostError: another worker has claimed the turn.
         """
         if self._lease.may_have_ended:
             await self._database.read_with_retries(self.fencing_token(turn).check, operation=f"turn {turn.id}")
@@ -202,9 +167,9 @@ class TurnStore:
         return {file["id"] for row in rows for file in row.files}
 
     async def get_prompt_authors(self, turn: Turn) -> set[str] | None:
-        """Return the authors of the user message of the run `turn.origin`, as the platform's ids.
+        """Return the platform's ids of the authors of the stored user message of the run `turn.origin`.
 
-        None if the history has no such message. If its authors are unknown, the result has those of the turn.
+        If its authors are unknown, the result has those of the turn.
         """
         is_prompt = messages.c.role == "user", messages.c.invocation_id == turn.origin
         in_generation = messages.c.session == turn.session_id, messages.c.generation == turn.generation
@@ -224,28 +189,13 @@ class TurnStore:
         )
 
     async def save_message_ids(self, turn: Turn, chunks: Sequence[str]) -> None:
-        """Store the platform's ids of the messages that show the reply, in their order.
-
-        Earlier ids are replaced.
-
-        Raises:
-            TurnLostError: another worker has claimed the turn, or it has ended.
-        """
+        """Replace the stored ids of the messages that show the reply, in their order."""
         await self._update(turn, ("running", "answered"), _SAVE_CHUNKS, chunks=list(chunks))
 
     async def save_answer(
         self, turn: Turn, text: str, usage: Mapping[str, Any], run_record: Json | None = None
     ) -> None:
-        """Store the final text and set the state to `answered`, before the text is shown.
-
-        Args:
-            text: the final text of the reply.
-            usage: the model calls of the run, as `UsageMeter.to_json` returns them.
-            run_record: steps, tool calls and timings of the run, as JSON; None stores none.
-
-        Raises:
-            TurnLostError: another worker has claimed the turn, or it has ended.
-        """
+        """Store the final text and set the state to `answered`, before the text is shown."""
         values = {"text": text, "usage": dict(usage), "run_record": run_record}
         await self._update(turn, states_before("answered"), _SAVE_ANSWER, **values)
 
@@ -253,13 +203,7 @@ class TurnStore:
         """Release the turn, so that any worker may claim it; notify the other workers.
 
         A running turn gets the state `queued`; a turn with a final text stays `answered`. The next claim counts no
-        attempt.
-
-        Args:
-            text: the text that the reply shows so far, stored for the next worker; a stored final text stays.
-
-        Raises:
-            TurnLostError: another worker has claimed the turn, or it has ended.
+        attempt. `text` is what the reply shows so far, stored for the next worker; a stored final text stays.
         """
         is_running = turns.c.state == "running"
         release = _update_turn(
@@ -273,13 +217,11 @@ class TurnStore:
         await self._notices.notify_now(self._lease.worker_id)
 
     async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: CancelReason) -> str | None:
-        """Store a cancel reason in the active turn of a session, and notify all workers.
+        """Store a cancel reason in the active turn of a session, notify all workers, and return the turn's id.
 
         Both happen in the caller's transaction; the worker that runs the turn then cancels it. An earlier reason is
-        replaced only by `RESET`. `STOP` does not cancel a turn with a stored final text.
-
-        Returns:
-            The id of the marked turn, also if it had this reason before; None if none was marked.
+        replaced only by `RESET`. `STOP` does not cancel a turn with a stored final text. The id is also returned if the
+        turn had this reason before.
         """
         condition = (turns.c.session == session_id) & is_active(turns)
         if reason != CancelReason.RESET:  # a reset is never replaced
@@ -299,14 +241,10 @@ class TurnStore:
     async def listen(
         self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, CancelReason], None]
     ) -> None:
-        """Receive the notifications of all workers, and call a callback for each.
+        """Receive the notifications of all workers until cancelled; on SQLite return at once.
 
-        This worker's own notifications that messages wait are ignored. This runs until it is cancelled; on SQLite it
-        returns at once.
-
-        Args:
-            on_waiting: called when messages or turns may wait for a claim, or when notifications may have been lost.
-            on_cancelled: called with the id of a cancelled turn and the reason.
+        This worker's own notifications that messages wait are ignored. `on_waiting` is called when messages or turns
+        may wait for a claim, or when notifications may have been lost.
         """
 
         def on_notification(text: str) -> None:
@@ -325,12 +263,8 @@ class TurnStore:
 
         The usage is that of `turn.meter`; for `done`, the stored one stays. If the cancel reason of the turn is
         `RESET`, its text, its run record and the texts of its messages are deleted. For `MESSAGE_DELETED`, its run
-        record is deleted, and if `state` is `cancelled`, the stored ADK events of its run as well.
-
-        Args:
-            state: the new state of the turn.
-            error: the failure, for operators, free of secrets; None without one.
-            run_record: steps, tool calls and timings of the run, as JSON; None leaves the stored one.
+        record is deleted, and if `state` is `cancelled`, the stored ADK events of its run as well. The `error` is for
+        operators, free of secrets. Without a `run_record` the stored one stays.
 
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended in another state.
@@ -362,16 +296,6 @@ class TurnStore:
         tracing.record_turn_end(state, error)
 
     async def _update(self, turn: Turn, states: Collection[State], update: sa.Update, **values: Any) -> None:
-        """Write columns of the turn's row, retried while the database is unavailable.
-
-        Args:
-            states: the states in which the turn may be.
-            update: the result of `_update_turn`.
-            values: the new values by column, for the parameters of `update`.
-
-        Raises:
-            TurnLostError: this worker does not own the turn, or the turn has none of `states`.
-        """
         fence = self.fencing_token(turn)
         parameters = _to_parameters(fence, states, values)
         if not await self._database.run_with_retries(update, operation=f"turn {turn.id}", **parameters):

@@ -19,7 +19,6 @@ class CancelReason(StrEnum):
 
     Attributes:
         RESET: a person reset the session, which deletes its history.
-        STOP: a person or an operator stopped the turn.
         MESSAGE_DELETED: the authors deleted all messages that the turn answers.
         SHUTDOWN: this process stops; another worker continues the turn.
         LEASE_LOST: another worker claimed the turn, so that this one may not write to it any more.
@@ -38,7 +37,6 @@ class Turn:
 
     Attributes:
         id: ten hexadecimal digits: short enough for a user to quote.
-        session_id: the id of the session of the messages.
         generation: the number of the session's generation, which counts up with each reset.
         messages: the inbox messages that the turn answers, oldest first; at least one.
         kind: `message`; `retry`, `regenerate` or `revise` for a rerun; `decision` if the turn continues a run after
@@ -46,7 +44,6 @@ class Turn:
         origin: the id of the first turn that answered the messages; the reply and the stored ADK events have this id.
         run: of a `decision` turn and its reruns, the id of the run that they continue; None if that is `origin`.
         model: the full name of the model that was chosen for the session; None for the agent's default.
-        agent: the name of the agent that answers.
         claim_number: the number of this claim of the turn, from 1. A write with an older number fails (fencing token).
         attempt: 1, and one more for each worker that died while it ran the turn.
         is_resumed: whether the turn was claimed before.
@@ -58,7 +55,6 @@ class Turn:
         may_answer_question: False if the session certainly has no question of an agent to a person.
         may_have_followers: False if certainly no other message of the session waited when the turn was claimed.
         is_damaged: whether the stored history could not be parsed: the reply then says so.
-        meter: counts the model calls of the run, with their tokens.
     """
 
     id: str
@@ -93,10 +89,7 @@ class Turn:
 
     @property
     def is_addressed(self) -> bool:
-        """True if a message of the turn is addressed to the bot.
-
-        Such a message mentions the bot, replies to it, or is a direct message.
-        """
+        """True if a message of the turn mentions the bot, replies to it, or is a direct message."""
         return any(message.is_addressed for message in self.messages)
 
     @property

@@ -41,12 +41,7 @@ CANCEL_CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A turn that runs in this process.
-
-    Attributes:
-        task: runs the turn.
-        wake_count: `Worker._wake_count` before the claim of the turn.
-    """
+    """A turn that runs in this process; `wake_count` is `Worker._wake_count` before the claim of the turn."""
 
     turn: Turn
     task: asyncio.Task[None]
@@ -69,10 +64,7 @@ class _Run:
 class Worker:
     """Loop that claims turns, and runs each in its own task.
 
-    Args:
-        turns: claims turns, and hands them back.
-        limit: the most turns that run at once.
-        poll: seconds between two claims when no notification comes.
+    At most `limit` turns run at once. Turns are claimed every `poll` seconds when no notification comes.
     """
 
     def __init__(
@@ -96,7 +88,6 @@ class Worker:
 
     @property
     def running_count(self) -> int:
-        """The number of turns that run in this process."""
         return len(self._running)
 
     def wake(self) -> None:
@@ -105,23 +96,14 @@ class Worker:
         self._wake.set()
 
     def cancel(self, turn_id: str, reason: CancelReason) -> None:
-        """Cancel the task of a turn, if the turn runs in this process.
+        """Cancel the task of a turn, if the turn runs in this process; the reason is the message of the cancellation.
 
         A task that is being cancelled, or whose turn was claimed with this cancel reason, is left alone.
-
-        Args:
-            reason: the message of the cancellation.
         """
         if run := self._running.get(turn_id):
             run.cancel(reason)
 
     def cancel_and_wake(self, turn_id: str | None, reason: CancelReason) -> None:
-        """Cancel a turn's task, if it runs in this process; make the loop claim turns.
-
-        Args:
-            turn_id: the turn to cancel; None cancels none.
-            reason: the message of the cancellation.
-        """
         if turn_id is not None:
             self.cancel(turn_id, reason)
         self.wake()
@@ -132,11 +114,9 @@ class Worker:
         A claim that fails is logged, and repeated after `poll` seconds.
 
         Args:
-            answer: runs one turn. The message of its cancellation is a `CancelReason`, for which it must do this:
-                - `SHUTDOWN`: hand the turn back.
-                - `LEASE_LOST`: write nothing.
-                - any other reason: end the turn with a note in the reply.
-                An error that it raises is logged, and the turn is run again after a pause.
+            answer: runs one turn. The message of its cancellation is a `CancelReason`, for which it must do this: hand
+                the turn back for `SHUTDOWN`, write nothing for `LEASE_LOST`, and end the turn with a note in the reply
+                for any other reason. An error that it raises is logged, and the turn is run again after a pause.
         """
         sides: list[Coroutine[Any, Any, None]] = [
             self._turns.listen(on_waiting=self.wake, on_cancelled=self.cancel),
@@ -160,13 +140,10 @@ class Worker:
             await asyncio.wait(tasks)
 
     async def stop(self, grace: float) -> None:
-        """Stop claiming turns, wait for the running ones, then cancel the unfinished ones.
+        """Stop claiming turns, wait for the running ones, and after `grace` seconds cancel the unfinished ones.
 
         A cancelled turn is handed back, so that another worker can claim it. Turns that have not ended within
         `CANCEL_GRACE_SECONDS` after their cancellation are logged, and their tasks go on.
-
-        Args:
-            grace: seconds until the running turns are cancelled with `SHUTDOWN`.
         """
         self._stopping.set()
         self._wake.set()
@@ -188,11 +165,6 @@ class Worker:
         self._ended.set()
 
     async def _wait_for_claim(self, until: float) -> None:
-        """Wait until no claim is in progress, or a deadline has passed.
-
-        Args:
-            until: the deadline, in seconds of the event loop's clock.
-        """
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until), self._claiming:
                 pass
@@ -217,11 +189,7 @@ class Worker:
                     return
 
     async def _watch(self) -> None:
-        """Cancel the tasks of turns that are stored as cancelled, or owned elsewhere.
-
-        The database is read every `CANCEL_CHECK_SECONDS`, until this task is cancelled. A turn that this worker does
-        not own in two reads gets the reason `LEASE_LOST`.
-        """
+        """Cancel the tasks of turns that are stored as cancelled, or that two reads in a row do not find as owned."""
         missed = set[str]()
 
         async def check() -> None:
@@ -272,10 +240,7 @@ class Worker:
         return is_full or run.turn.may_have_followers or run.wake_count != self._wake_count
 
     def _claim_after_end(self) -> None:
-        """Make the loop claim turns in `END_CLAIM_SECONDS`, since a turn has ended.
-
-        Nothing happens if such a claim of an earlier end is still due.
-        """
+        """Make the loop claim turns in `END_CLAIM_SECONDS`, unless such a claim of an earlier end is still due."""
         if self._end_claim_at <= event_loop.now():
             self._end_claim_at = event_loop.now() + END_CLAIM_SECONDS
             asyncio.get_running_loop().call_later(END_CLAIM_SECONDS, self._wake.set)
@@ -283,9 +248,8 @@ class Worker:
     async def _back_off(self, turn: Turn) -> None:
         """Pause a turn whose run raised an error, before it is run again.
 
-        During the pause, the worker owns the turn, and counts it as running. After it, the worker still owns the turn,
-        and may claim it again. The pause doubles with each claim of the turn, from `BACKOFF_SECONDS` to
-        `MAX_BACKOFF_SECONDS`. If the worker stops meanwhile, the turn is handed back, so that any worker may claim it.
+        During the pause, the worker owns the turn, and counts it as running. If the worker stops meanwhile, the turn is
+        handed back, so that any worker may claim it.
         """
         seconds = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(turn.claim_number - 1, 10))
         with suppress(TimeoutError):
@@ -293,7 +257,6 @@ class Worker:
             await self._hand_back(turn)
 
     async def _hand_back(self, turn: Turn) -> None:
-        """Release a turn, so that any worker may claim it; log a failure of the database."""
         try:
             with suppress(TurnLostError):  # or it has ended
                 await self._turns.hand_back(turn, turn.partial_text)
