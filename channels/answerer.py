@@ -69,9 +69,7 @@ _CANCEL_MESSAGES = {
 class _MessageIsAnswerError(Exception):
     """The turn's message answers an agent's question, so that no agent is run for it.
 
-    Attributes:
-        text: the sentence to show in the reply, in the author's language.
-        cause: the reason for operators, stored with the turn.
+    The `text` is for the reply, in the author's language; the `cause` is for operators, stored with the turn.
     """
 
     def __init__(self, text: str, cause: str) -> None:
@@ -83,11 +81,7 @@ class _MessageIsAnswerError(Exception):
 class Answerer:
     """Answers the turns that a worker has claimed: runs the agent and shows the reply.
 
-    Args:
-        runtime: the runtime of the default agent.
-        context: builds the prompt text of a turn.
-        error_messages: describes the failure of a turn to its author; None for texts that name no administrators.
-        other_runtimes: the runtimes of the other agents, by the agent's name.
+    Without `error_messages`, the texts name no administrators. `runtime` is that of the default agent.
     """
 
     def __init__(
@@ -180,10 +174,7 @@ class Answerer:
     async def _answer_in_reply(self, turn: Turn, reply: Reply) -> None:
         """Run the turn, or show its stored answer or cancel, in the reply; end the turn.
 
-        Raises:
-            CancelledError: the task was cancelled; the reply says so: see `_handle_cancel`.
-            RefusedError: the platform refused the text, and the turn is not ended. The text is attached as a file,
-                unless the platform refuses that too.
+        If the platform refuses the text, it is attached as a file, and the error is raised: the turn is not ended.
         """
         try:
             if turn.text is not None and turn.cancel in (None, CancelReason.RESET):
@@ -209,7 +200,6 @@ class Answerer:
 
         If the answer's files or approvals can never be read, the reply shows the text and an error, and the turn ends
         as failed. After more than `max_attempts` attempts, the text is attached as a file, and the turn ends as failed.
-        For an empty text the reply is deleted.
         """
         if turn.attempt > self._settings.max_attempts:
             await post_as_file(reply, turn.id, text, (), words.TOO_MANY_ATTEMPTS)
@@ -230,10 +220,7 @@ class Answerer:
     def _check_runnable(self, turn: Turn) -> Turn | tuple[str, EndState, str]:
         """Return the turn to run, without messages whose authors have lost access.
 
-        Returns:
-            The turn; if nothing can be run, the untranslated sentence to show, the turn's end state, and the reason for
-                operators. That is so if all authors have lost access, the run or agent of a decision is gone, or
-                `max_attempts` is exceeded.
+        If nothing can be run, return the untranslated sentence to show, the end state, and the reason for operators.
         """
         if turn.kind == "decision" and turn.run is None:
             return words.ANSWER_NOT_STORED, "cancelled", "the run that it continues is not stored any more"
@@ -245,14 +232,6 @@ class Answerer:
         return self._prompt_builder.remove_denied_messages(turn) or denied
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
-        """Run the agent within the time limit, save and show its answer, end the turn.
-
-        If the time is over or the run raises an error, the reply says so, and the turn ends as failed.
-
-        Raises:
-            SurfaceError: the platform refuses a call, or cannot be reached.
-            TurnLostError: another worker has claimed the turn.
-        """
         recorder = self._turn_states[turn.id].recorder = RunRecorder()
         try:
             async with asyncio.timeout(self._settings.time_limit):
@@ -292,8 +271,7 @@ class Answerer:
     async def _run_agent(self, turn: Turn, reply: Reply, recorder: RunRecorder) -> StreamEvent:
         """Run the agent, show its text and tools in the reply, return the `done` event.
 
-        A cancel of this call cancels the run. At a shutdown, running tool calls first have `TOOL_TIMEOUT_SECONDS`
-        to end.
+        A cancel of this call cancels the run. At a shutdown, running tools first get `TOOL_TIMEOUT_SECONDS` to end.
         """
         tools = ToolStatus()
         run = asyncio.create_task(self._stream_events(turn, reply, recorder, tools), name=f"run of turn {turn.id}")
@@ -308,19 +286,7 @@ class Answerer:
             await asyncio.wait([run])
 
     async def _stream_events(self, turn: Turn, reply: Reply, recorder: RunRecorder, tools: ToolStatus) -> StreamEvent:
-        """Build the prompt, run the agent, and pass its text and tool status to the reply.
-
-        Args:
-            recorder: records each event of the run.
-            tools: the running tool calls of the turn.
-
-        Returns:
-            The `done` event.
-
-        Raises:
-            _MessageIsAnswerError: no agent is run, since the message answers an agent's question.
-            Exception: the error of the run.
-        """
+        """Build the prompt, run the agent, pass its text and tool status to the reply, and return the `done` event."""
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
         decisions = await self._human_requests.list_decisions(turn.origin) if turn.run is not None else ()
         platform = self._platforms[turn.newest_message.channel]
@@ -375,12 +341,7 @@ class Answerer:
         raise ParleyError("the run ended without an outcome")
 
     def _check_message(self, turn: Turn, answered: MessageAnswerResult, say: MessageCatalog) -> None:
-        """Update the message of an agent's question if the turn's message answered it.
-
-        The update runs in the background.
-
-        Args:
-            answered: the result of `answer_with_message` for the turn's message; without a question, nothing is done.
+        """Update the message of an agent's question, in the background, if the turn's message answered it.
 
         Raises:
             _MessageIsAnswerError: the agent is not run, since the answer does not fit the question, or the same turn
@@ -398,8 +359,8 @@ class Answerer:
     async def _handle_cancel(self, turn: Turn, reply: Reply, reason: CancelReason) -> None:
         """Close the reply with a sentence on the cancel, and end the turn.
 
-        At a shutdown, the turn is released for another worker instead. For `LEASE_LOST`, nothing is done.
-        A reset does not delete a complete answer without approvals: it is still shown.
+        At a shutdown, the turn is released for another worker instead. For `LEASE_LOST`, nothing is done. A reset does
+        not delete a complete answer without approvals: it is still shown.
         """
         match reason:
             case CancelReason.RESET if (answer := self._turn_states[turn.id].answer) and not answer[-1]:
@@ -417,20 +378,16 @@ class Answerer:
                 await self._turns.hand_back(turn, reply.text_without_ending.rstrip())
 
     async def _fail(self, turn: Turn, reply: Reply, error: Exception) -> None:
-        """Log an error, show the user a sentence about it, and end the turn as failed."""
         line, details = describe_failure(error)
         log.log(log_level(error), "turn %s failed: %s", turn.id, line, extra=details)
         sentence = await self._error_messages.describe(error, turn, reply.say)
         await self._close_with_message(turn, reply, sentence, "failed", error_summary(error))
 
     async def _close_with_message(self, turn: Turn, reply: Reply, sentence: str, state: EndState, cause: str) -> None:
-        """Close a reply with a sentence below the text so far, then end the turn.
+        """Close a reply with an untranslated sentence below the text so far, then end the turn.
 
-        Args:
-            sentence: the untranslated sentence.
-            state: the turn's end state; `failed` adds the turn's id and a *Retry* button.
-            cause: the reason for operators, stored with the turn; `CancelReason.STOP` adds the buttons of a finished
-                answer.
+        The state `failed` adds the turn's id and a *Retry* button. The cause `CancelReason.STOP` adds the buttons of a
+        finished answer.
         """
         text, say = reply.text_without_ending.rstrip(), reply.say
         text = add_notice(text, self._turn_states[turn.id].notice)
@@ -447,14 +404,7 @@ class Answerer:
         await self._turns.end(turn, state, error=cause, run_record=self._run_record(turn))
 
     async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
-        """Show the final text and files, then each approval or question; end the turn.
-
-        The approvals and questions are messages of their own.
-
-        Raises:
-            TurnLostError: another worker has claimed the turn.
-            SurfaceError: a message cannot be shown.
-        """
+        """Show the final text and files, then each approval or question as a message of its own; end the turn."""
         text, files, requests = self._turn_states[turn.id].answer = answer
         controls = self._answer_buttons(turn, reply.say, frozenset() if requests else self._settings.extra_buttons)
         await reply.close(text, buttons=controls, files=files)
@@ -473,11 +423,6 @@ class Answerer:
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
-        """Return the run record of a turn so far; None if no agent was run for the turn.
-
-        Returns:
-            The record as JSON: see `RunRecord.to_json`.
-        """
         recorder = self._turn_states[turn.id].recorder
         return recorder.run_record if recorder is not None else None
 
