@@ -16,13 +16,7 @@ _USER_KINDS = ("user:", "role:")
 
 
 class AccessDecision(Enum):
-    """Result of an access check.
-
-    Attributes:
-        BOT_DENIED: the user is another bot, and bots are not allowed.
-        PLACE_DENIED: nobody is allowed in this workspace, server or channel.
-        USER_DENIED: this user is not allowed.
-    """
+    """Result of an access check."""
 
     ALLOWED = auto()
     BOT_DENIED = auto()
@@ -31,10 +25,7 @@ class AccessDecision(Enum):
 
     @property
     def message(self) -> str:
-        """The untranslated sentence that tells a user why they have no access.
-
-        The sentence is about the place for `PLACE_DENIED`, else about the user. Do not read it for `ALLOWED`.
-        """
+        """The untranslated sentence that tells a user why they have no access; do not read it for `ALLOWED`."""
         return words.PLACE_NOT_ALLOWED if self is AccessDecision.PLACE_DENIED else words.USER_NOT_ALLOWED
 
 
@@ -43,15 +34,14 @@ class AccessRules:
     """Access rules of one platform.
 
     Attributes:
-        allow: the allowed users and places, each as `kind:id`. The kinds are `user`, `role`, `channel` (a category or
-            a channel includes what is below it; `DM_RULE` for direct messages), and `workspace` or `guild`. A
-            kind without a rule allows all; of users and roles, one match is enough.
+        allow: the allowed users and places, each as `kind:id`. The kinds are `user`, `role`, `channel` (a category or a
+            channel includes what is below it; `DM_RULE` for direct messages), and `workspace` or `guild`. A kind
+            without a rule allows all; of users and roles, one match is enough.
         block: the denied users and places, as in `allow`; they take precedence over `allow`.
         guilds: the ids of the only workspaces or servers in which the bot answers; empty for all. Direct messages are
             not affected.
         allows_external: whether people from other workspaces are allowed in a shared channel. People of a workspace
             that `allow` names always are.
-        allows_bots: whether other bots are allowed.
     """
 
     allow: frozenset[str] = frozenset()
@@ -61,22 +51,12 @@ class AccessRules:
     allows_bots: bool = False
 
     def list_ids(self, *kinds: str) -> set[str]:
-        """Return the ids, without their kind, that the rules of these kinds name.
-
-        Args:
-            kinds: any of `user`, `role`, `channel`, `workspace`, `guild`.
-        """
+        """Return the ids, without their kind, that the rules of these kinds name."""
         named = (rule.partition(":") for rule in self.allow | self.block)
         return {id_ for kind, _, id_ in named if kind in kinds}
 
     def is_workspace_allowed(self, workspace: str) -> bool:
-        """Return whether the bot may be used at all in a workspace or server.
-
-        False if the rules block the workspace or server, or allow only others.
-
-        Args:
-            workspace: the platform's id of the workspace or server.
-        """
+        """Return whether the bot may be used at all in a workspace or server."""
         names = {f"{kind}:{workspace}" for kind in ("workspace", "guild")}
         is_served = not self.guilds or workspace in self.guilds
         return (
@@ -110,27 +90,18 @@ class AccessPolicy:
         return self._rules.get(platform, AccessRules())
 
     def list_ids(self, platform: str) -> set[str]:
-        """Return all ids of users, roles and places that affect access on a platform.
-
-        They are the ids in the platform's rules (without their kind), all admins, and `other_ids`.
-        """
+        """Return all ids of users, roles and places that affect access on a platform, without their kind."""
         rules = self.get_rules(platform)
         return {rule.partition(":")[2] for rule in rules.allow | rules.block} | self._admins | self._other_ids
 
     def is_admin(self, actor: Actor) -> bool:
-        """Return whether a user, or one of their roles, administers the bot."""
         return not self._admins.isdisjoint({actor.author, *actor.roles})
 
     def to_user(self, actor: Actor, name: str) -> User:
-        """Return a `User` with the actor's id and roles, and whether they are an admin.
-
-        Args:
-            name: the display name.
-        """
         return User(actor.author, name, frozenset(actor.roles), self.is_admin(actor))
 
     def check(self, actor: Actor, location: Location) -> AccessDecision:
-        """Return whether a user may use the bot at a place, as an `AccessDecision`.
+        """Return whether a user may use the bot at a place.
 
         Admins need not be in an `allow` list of users and roles; all other rules hold for them too.
         """
@@ -158,14 +129,6 @@ class AccessPolicy:
 
 
 def _matches_kind(places: set[str], kind: str, rules: AccessRules) -> bool:
-    """Return whether the `allow` rules of a kind permit a location.
-
-    True if there is no such rule, or if one names the location.
-
-    Args:
-        places: the ids of the location and its parents, as `kind:id`.
-        kind: one of `_PLACE_KINDS`.
-    """
     named = {rule for rule in rules.allow if rule.startswith(f"{kind}:")}
     return not named or bool(places & named)
 
