@@ -25,7 +25,6 @@ class EditResult(Enum):
             accept the message.
         UNKNOWN: the message is not stored, belongs to a session before its reset, or has an `InboxOutcome` such as
             `DELETED`; or its turn is deleted. Nothing is stored.
-        UNCHANGED: the stored text is the same.
         WAITING: the message waits for a turn, which will answer the new text.
     """
 
@@ -39,8 +38,8 @@ class DeleteResult(Enum):
     """Result of a deletion of a message that no turn has claimed.
 
     Attributes:
-        UNKNOWN: no message with this event key is stored (any more), it belongs to a session before its reset, or was
-            not for a turn; or its turn is deleted. Nothing changes.
+        UNKNOWN: the message is not stored, belongs to a session before its reset, or was not for a turn; or its turn is
+            deleted. Nothing changes.
         DROPPED: the message waited for a turn; no turn answers it now.
     """
 
@@ -54,7 +53,6 @@ class ClaimedMessage:
 
     Attributes:
         turn_id: the id of the newest turn that answers the message.
-        state: the state of that turn.
         is_only_message: whether all other messages of the turn are deleted, or it has no others.
         is_turn_cancelled: whether the deletion has cancelled the active turn.
     """
@@ -79,10 +77,6 @@ async def edit_message(
         text: the new text without the mention of the bot.
         is_mention: whether the new text mentions the bot. If the message was stored as one to other people, its row is
             deleted, so that the caller can accept the message.
-
-    Returns:
-        A `ClaimedMessage` if a turn has claimed the message, and the text differs from the newest stored text. Else an
-        `EditResult`: `WAITING` if the new text is stored, and another one if not.
     """
     if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED
@@ -116,13 +110,8 @@ async def delete_message(
     deleted too. If its turn answers no other message, an active turn is cancelled. The open requests to people and the
     run record of the turn are deleted then, too. The prompts of all turns of the session are deleted.
 
-    Args:
-        event_key: the event key of the message, not of the deletion.
-        turn_store: cancels the turn, and notifies the workers.
-
-    Returns:
-        A `ClaimedMessage` if a turn had claimed the message; `DROPPED` if the message waited; `UNKNOWN` if nothing was
-        changed. A second call returns a `ClaimedMessage` or `DROPPED` again, not `UNKNOWN`.
+    The event key is that of the message, not of the deletion. A second call returns a `ClaimedMessage` or `DROPPED`
+    again, not `UNKNOWN`.
     """
     row = await _lock_message(connection, event_key)
     if row is None or parse_inbox_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
@@ -154,21 +143,14 @@ async def delete_message(
 
 
 async def _delete_unaddressed(connection: AsyncConnection, event_key: str) -> bool:
-    """Delete the `inbox` row of a message with the outcome `unaddressed`.
-
-    Returns:
-        Whether the inbox has no row with this event key now; False if the row has another outcome.
-    """
+    """Delete the row of a message with the outcome `unaddressed`; return whether the inbox has no row of it now."""
     is_this = inbox.c.event_key == event_key
     await connection.execute(sa.delete(inbox).where(is_this, inbox.c.outcome == InboxOutcome.UNADDRESSED))
     return (await connection.execute(sa.select(inbox.c.id).where(is_this))).first() is None
 
 
 async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:
-    """Lock the session of a message, and return the message's `inbox` row.
-
-    None if the message is not stored, or was stored before the last reset of the session.
-    """
+    """Lock the session of a message, and return the message's row, unless it was stored before a reset."""
     is_this = inbox.c.event_key == event_key
     session = (await connection.execute(sa.select(inbox.c.session).where(is_this))).scalar_one_or_none()
     generation = await lock_session_row(connection, session)
@@ -177,45 +159,23 @@ async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[A
 
 
 async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
-    """Return `id` and `state` of a message's newest turn; None if no turn answers it.
-
-    Args:
-        row: the `inbox` row of the message.
-    """
     query = sa.select(turns.c.id, turns.c.state).where(turns.c.session == row.session, turns.c.origin == row.turn)
     return (await connection.execute(query.order_by(turns.c.created_at.desc()).limit(1))).one_or_none()
 
 
 async def _list_other_messages(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
-    """Return the `inbox` rows of the other messages of a message's turn.
-
-    Deleted messages are left out. The list is empty if no turn has claimed the message.
-
-    Args:
-        row: the `inbox` row of the message.
-    """
     rows = await get_inbox_rows(connection, row.turn) if row.turn is not None else ()
     return [other for other in rows if other.id != row.id and other.outcome is None]
 
 
 async def _list_reruns(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
-    """Return the `inbox` rows of the requests for reruns of a message's turn.
-
-    Each has a copy of the text of a message that the turn answers.
-
-    Args:
-        row: the `inbox` row of the message.
-    """
+    """Return the requests for reruns of a message's turn: each has a copy of the text of a message."""
     reruns = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
     query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(reruns))
     return (await connection.execute(query)).all()
 
 
 def _without_text(row: sa.Row[Any]) -> dict[str, Any] | None:
-    """Return the message of an `inbox` row as JSON, with an empty text and no files.
-
-    The JSON is that of `InboxMessage.to_json`. The address stays, since the turn ends its reply there. None if the
-    row's message is NULL or cannot be parsed.
-    """
+    """Return the message of a row without text and files; the address stays, since the turn ends its reply there."""
     message = parse_inbox_message(row.message)
     return replace(message, text="", attachments=()).to_json() if message else None

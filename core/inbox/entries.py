@@ -53,10 +53,7 @@ class InboxEntry:
             event `key` and perhaps the ids of its `files`; of an answer the id of the agent's `question`, the `page` of
             its form and the `entries`.
         surface: what the adapter needs to answer it, such as its token (JSON); empty for an entry that is a message.
-        locale: the author's locale as the platform names it; empty if unknown.
-        name: the author's display name; empty if unknown.
-        until: `stop` and `reset` do not affect messages that were sent later (seconds since the epoch); infinite for no
-            limit.
+        until: `stop` and `reset` do not affect messages that were sent later; infinite for no limit.
         is_private: whether only the author sees the result.
     """
 
@@ -99,8 +96,7 @@ _ENTRY_ADAPTER = TypeAdapter(InboxEntry)
 class EntryStore:
     """Store of the entries that workers handle beside the turns: rows of `inbox` with the outcome `pending`.
 
-    Args:
-        lease: the lease of this worker, which handles the entries that it appends, and those of dead workers.
+    A worker handles the entries that it appends, and those of dead workers.
     """
 
     def __init__(self, database: Database, lease: Lease) -> None:
@@ -108,11 +104,7 @@ class EntryStore:
         self._lease = lease
 
     async def append(self, entry: InboxEntry, cipher: Cipher) -> bool:
-        """Store an entry that this worker has to handle, and return whether it is new.
-
-        Raises:
-            StoreError: the entry is not stored.
-        """
+        """Store an entry that this worker has to handle, and return whether it is new."""
         message = entry.message
         generation = session_generation(message.session_id)
         row = message_columns(message, generation) | {
@@ -151,10 +143,8 @@ class EntryStore:
     async def run_abandoned(self, platform: str, cipher: Cipher, run: Callable[[InboxEntry], Awaitable[None]]) -> None:
         """Handle the entries of dead workers every `POLL_SECONDS`, until cancelled.
 
-        Entries that are older than `MAX_AGE_SECONDS`, or cannot be decrypted, are ended instead. Errors are logged.
-
-        Args:
-            run: called with each entry; it has to handle the entry in a block of `handle`.
+        `run` has to handle each entry in a block of `handle`. Entries that are older than `MAX_AGE_SECONDS`, or cannot
+        be decrypted, are ended instead. Errors are logged.
         """
 
         async def run_all() -> None:

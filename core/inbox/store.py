@@ -57,11 +57,6 @@ class InboxStore:
     The event key is the same for each delivery of a message. `accept` and `reset_session` raise at once if the database
     is unavailable: Slack waits 3 s for the acknowledgement, and delivers the message again. A platform sends a button
     press only once, so `request_rerun` retries for at most `RETRY_TIMEOUT_SECONDS`: see `retry_store`.
-
-    Args:
-        turns: cancels turns, and notifies the other workers.
-        worker: claims turns at once when a message is stored.
-        rates: limits of messages per person and place.
     """
 
     def __init__(
@@ -80,10 +75,7 @@ class InboxStore:
     async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
         """Store a message once, with its session, and make the worker claim turns.
 
-        A message that exceeds a user rate limit is not stored.
-
-        Returns:
-            A `RateLimitDenial` if the message is new and exceeds a user rate limit; else the `AcceptResult`.
+        A new message that exceeds a user rate limit is not stored.
 
         Raises:
             StoreError: the message is not stored, so that the platform must not get its acknowledgement.
@@ -109,18 +101,7 @@ class InboxStore:
         return accepted
 
     async def find_limit_denial(self, event_key: str, *, author: str, place: str) -> RateLimitDenial | None:
-        """Return the user rate limit that a new message would exceed now; None if none.
-
-        The result is None too if the message is stored already. Nothing is stored.
-
-        Args:
-            event_key: the event key of the message.
-            author: the platform's id of the author.
-            place: the id of the channel or person of the session, as in `InboxMessage.place`.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the user rate limit that a message would exceed now, unless it is stored already; store nothing."""
         if not self._rates:
             return None
         async with self._database.read() as connection:
@@ -129,11 +110,7 @@ class InboxStore:
             return await self._rates.find_denial(connection, author=author, place=place)
 
     async def has_message(self, event_key: str) -> bool:
-        """Return whether the inbox has a row with this event key, whatever its outcome.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return whether the inbox has a row with this event key, whatever its outcome."""
         async with self._database.read() as connection:
             return await has_message(connection, event_key)
 
@@ -145,18 +122,13 @@ class InboxStore:
         the old text. An accepted request deletes the approvals and questions of the turn to people.
 
         Args:
-            turn_id: the turn to repeat.
             author: the platform's id of the person who asks; None for an operator. The request is denied unless they
                 wrote one of the messages.
 
         Returns:
-            A `RateLimitDenial` if `author` exceeds a user rate limit, which is checked first; else a `RerunDenial` if
-            the turn must not be repeated. Otherwise a tuple: the `AcceptResult` of the request, and its message, a copy
-            of the newest message of the turn. For `DUPLICATE`, the message is not stored: a request for this turn waits
-            or runs.
-
-        Raises:
-            StoreError: the request could not be stored, even after retries.
+            A `RateLimitDenial`, which is checked first; or a `RerunDenial`. Otherwise the `AcceptResult` of the
+            request, and its message, a copy of the newest message of the turn. For `DUPLICATE`, the message is not
+            stored: a request for this turn waits or runs.
         """
 
         async def work(connection: AsyncConnection) -> tuple[RerunResult, str | None]:
@@ -176,36 +148,13 @@ class InboxStore:
         return accepted
 
     async def _get_limit_end(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
-        """Return the time until which a person exceeds a user rate limit.
-
-        The limits are that of the person's messages at all places, and that of all people's messages at the place of
-        the turn's session.
-
-        Returns:
-            Seconds since the epoch, the later time if both limits are reached; None if neither is.
-        """
+        """Return the time until which a person, or the place of a turn's session, exceeds a user rate limit."""
         query = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         place = (await connection.execute(query)).scalar_one_or_none() or ""
         return await self._rates.get_limit_end(connection, author=author, place=place)
 
     async def edit_message(self, event_key: str, text: str, *, is_mention: bool = False) -> EditResult | ClaimedMessage:
-        """Store the new text of an edited message, and make the worker claim turns.
-
-        A message that waits for a turn gets the new text. For a message that a turn has claimed, the new text is stored
-        beside the old one, for a rerun of the kind `revise`.
-
-        Args:
-            event_key: the event key of the message, not of the edit.
-            text: the new text without the mention of the bot.
-            is_mention: whether the new text mentions the bot. If the message was stored as one to other people, its row
-                is deleted, and the result is `NOT_RECEIVED`: the caller can accept it.
-
-        Returns:
-            A `ClaimedMessage` if a turn has claimed the message and the text is new, else an `EditResult`.
-
-        Raises:
-            StoreError: nothing was changed.
-        """
+        """Store the new text of an edited message: see `core.inbox.edits.edit_message`; make the worker claim turns."""
         async with self._database.write() as connection:
             revised = await edit_message(connection, event_key, text, is_mention=is_mention)
             await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
@@ -215,17 +164,8 @@ class InboxStore:
     async def delete_message(self, event_key: str) -> DeleteResult | ClaimedMessage:
         """Delete the stored text and files of a message that its author deleted on the platform.
 
-        The files are also deleted from the prompts of other messages. A message that waits for a turn is not answered.
-        An active turn that answers no other message is cancelled.
-
-        Args:
-            event_key: the event key of the message, not of the deletion.
-
-        Returns:
-            A `ClaimedMessage` if a turn had claimed the message, else a `DeleteResult`.
-
-        Raises:
-            StoreError: nothing was changed.
+        The files are also deleted from the prompts of other messages: see `core.inbox.edits.delete_message` for the
+        rest.
         """
         async with self._database.write() as connection:
             withdrawn = await delete_message(connection, event_key, self._turns)
@@ -236,16 +176,7 @@ class InboxStore:
         return withdrawn
 
     async def has_newer_command(self, inbound: InboxMessage, *, names: Collection[str]) -> bool:
-        """Return whether one of these commands was sent later in a message's session.
-
-        Commands of any author count, also slash commands.
-
-        Args:
-            names: the names of the commands.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return whether one of these commands was sent later in a message's session, by any author."""
         later = (inbox.c.session == inbound.session_id) & (inbox.c.sent_at > inbound.sent_at)
         is_command = inbox.c.outcome.in_((InboxOutcome.COMMAND, InboxOutcome.HANDLED))
         given = sa.exists().where(later, is_command, inbox.c.kind.in_(names))
@@ -258,19 +189,12 @@ class InboxStore:
         """Reset a session: delete its history, and begin a new generation of the session.
 
         The request is stored in the inbox. Messages that wait get the outcome `dropped`, the active turn is cancelled,
-        and the texts of earlier messages and turns are deleted.
-
-        Args:
-            inbound: the message that asks for the reset.
-            until: seconds since the epoch; messages that were sent later wait on in the new generation. If a turn has
-                claimed one of them, nothing is reset.
+        and the texts of earlier messages and turns are deleted. Messages that were sent after `until` wait on in the
+        new generation.
 
         Returns:
             The dropped messages, maybe none. None if the request was stored before. `RerunDenial.SUPERSEDED` if a turn
-            has claimed a message that was sent after `until`.
-
-        Raises:
-            StoreError: nothing was changed.
+            has claimed a message that was sent after `until`: nothing is reset.
         """
         async with self._database.write() as connection:
             # PostgreSQL: the lock makes later messages wait for the reset
@@ -289,11 +213,6 @@ class InboxStore:
         return dropped
 
     async def has_session(self, session_id: str) -> bool:
-        """Return whether the table `sessions` has a session with this id.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
         query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
         async with self._database.read() as connection:
             return (await connection.execute(query)).first() is not None
@@ -301,38 +220,21 @@ class InboxStore:
     def _build_row(
         self, inbound: InboxMessage, *, kind: TurnKind = "message", parent: str | None = None
     ) -> dict[str, Any]:
-        """Return the parameters of `_build_insert` for a message.
-
-        Args:
-            kind: `message`, or the kind of a rerun.
-            parent: the id of the turn that a rerun repeats; None for other messages.
-        """
         row = {"message": inbound.to_json(), "kind": kind, "parent": parent, "worker": self._turns.worker_id}
         return message_columns(inbound, generation=None) | row  # the statement reads the generation
 
     async def _insert(self, connection: AsyncConnection, row: dict[str, Any]) -> AcceptResult:
-        """Insert a message in the caller's transaction.
-
-        Args:
-            row: the result of `_build_row`.
-        """
         inserted = (await connection.execute(_build_insert(connection.dialect.name), row)).all()
         if not inserted:
             await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
         return _get_result(inserted)
 
     async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
-        """Begin a new generation of a session, and delete the data of the former one.
+        """Begin a new generation of a session, delete the data of the former one, and return the dropped messages.
 
         The history is deleted, and so are the texts of ended turns and of their messages. The texts of an active turn
-        stay until it ends. Waiting messages get the outcome `dropped`, except messages that were sent after `until`
-        and are not requests for reruns: these move to the new generation.
-
-        Args:
-            until: seconds since the epoch.
-
-        Returns:
-            The dropped messages.
+        stay until it ends. Waiting messages get the outcome `dropped`, except messages that were sent after `until` and
+        are not requests for reruns: these move to the new generation.
         """
         ended = (turns.c.session == session_id) & ~is_active(turns)  # the text of an active turn is deleted at its end
         await connection.execute(sa.update(turns).where(ended).values(text=None, run_record=None))
@@ -356,11 +258,7 @@ def _build_insert(dialect: str) -> sa.Insert:
     """Return the `INSERT` of a message; it returns no row for a stored event key, and without the session.
 
     Else it notifies the workers, and returns whether the session has an active turn or other waiting messages.
-    PostgreSQL: messages that are inserted at the same time do not see each other. The bind parameters are those of
-    `InboxStore._build_row`.
-
-    Args:
-        dialect: `sqlite` or `postgresql`.
+    PostgreSQL: messages that are inserted at the same time do not see each other.
     """
     names = ("event_key", "session", "place", "author", "message", "sent_at", "accepted_at", "kind", "parent")
     values = {name: sa.bindparam(name, type_=inbox.c[name].type) for name in names}
@@ -376,21 +274,13 @@ def _build_insert(dialect: str) -> sa.Insert:
 
 
 def _get_result(inserted: Rows) -> AcceptResult:
-    """Return the result of `_build_insert`."""
     if not inserted:
         return AcceptResult.DUPLICATE
     return AcceptResult.WAITING if inserted[0][0] else AcceptResult.NEXT
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
-    """Return whether a turn has claimed a session's message sent after a time.
-
-    Requests for reruns do not count.
-
-    Args:
-        reset: the message that asks for the reset of the session.
-        until: seconds since the epoch.
-    """
+    """Return whether a turn has claimed a session's message sent after a time; requests for reruns do not count."""
     later = inbox.c.turn.is_not(None) & inbox.c.parent.is_(None) & (inbox.c.sent_at > until)
     query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
     return bool((await connection.execute(query)).scalar_one())

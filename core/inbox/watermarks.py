@@ -25,7 +25,7 @@ class ActivePlace:
 
     Attributes:
         id: the id of the place, as `InboxMessage.place`: ADK's `user_id`.
-        begun_at: the time at which the first session of the place was created, in seconds since the epoch.
+        begun_at: the time at which the first session of the place was created.
         sessions: the ids of the place's active sessions, the one with the newest message first.
     """
 
@@ -37,24 +37,17 @@ class ActivePlace:
 class Watermarks:
     """Watermarks in the table `channels`, and queries of the inbox for the backfill.
 
-    A channel's watermark is the time until which all of its messages are stored. A channel is here an adapter
-    (`slack`), or one of its gateway shards (`discord:0/2`).
+    A channel is here an adapter (`slack`), or one of its gateway shards (`discord:0/2`).
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def get_watermark(self, channel: str) -> float | None:
-        """Return a channel's watermark in seconds since the epoch; None for a new channel.
+        """Return a channel's watermark; None for a new channel.
 
         A shard is named `ADAPTER:SHARD/COUNT`. It may have no watermark after the count of shards changed. The result
         is then the earliest watermark of the shards with the count that was used last. Nothing is stored.
-
-        Args:
-            channel: the name of the adapter or of the shard.
-
-        Raises:
-            StoreError: the database cannot be read.
         """
         adapter = channel.partition(":")[0]
         known = sa.select(channels.c.name, channels.c.watermark).where(
@@ -71,31 +64,15 @@ class Watermarks:
         return min(max(divided.values(), key=max))
 
     async def save_watermark(self, channel: str, at: float) -> None:
-        """Store a channel's watermark; it replaces the former one, even a later one.
-
-        Args:
-            channel: the name of the adapter or of the shard.
-            at: the time until which all messages are stored, in seconds since the epoch.
-
-        Raises:
-            StoreError: the watermark could not be stored.
-        """
+        """Store a channel's watermark; it replaces the former one, even a later one."""
         async with self._database.write() as connection:
             await insert_or_update(connection, channels, {"name": channel, "watermark": at})
 
     async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
         """Return the `limit` places with the newest messages, newest first.
 
-        A place without an active session, or whose active sessions are not among the `limit` newest, has empty
-        `sessions`.
-
-        Args:
-            channel: the name of the adapter.
-            since: seconds since the epoch; a session is active if its newest message is not older.
-            limit: the most places, and the most active sessions of all places together.
-
-        Raises:
-            StoreError: the database cannot be read.
+        A session is active if its newest message is not older than `since`. At most `limit` active sessions of all
+        places together are returned, the newest ones.
         """
         in_channel = sessions.c.id.startswith(f"{channel}:", autoescape=True)
         newest = (
@@ -121,11 +98,6 @@ class Watermarks:
         return [ActivePlace(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 
     async def find_known_keys(self, event_keys: Iterable[str]) -> set[str]:
-        """Return those of the event keys that a row of the inbox has.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
         keys, known = list(event_keys), set[str]()
         async with self._database.read() as connection:
             for start in range(0, len(keys), _KEYS_PER_QUERY):
@@ -137,15 +109,7 @@ class Watermarks:
     async def get_cancellation_times(
         self, session_ids: Collection[str]
     ) -> tuple[Mapping[str, float], Mapping[tuple[str, str], float]]:
-        """Return the times of the last resets and stops of sessions.
-
-        Returns:
-            The time of the last reset by session id, and of the last command `stop` by session id and author's id.
-            Times are in seconds since the epoch. Sessions and authors without one have no key.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the times of the last resets by session id, and of the last `stop` by session id and author's id."""
         is_reset = inbox.c.outcome == InboxOutcome.RESET
         is_stop = (inbox.c.outcome == InboxOutcome.COMMAND) & (inbox.c.kind == "stop")
         query = (
