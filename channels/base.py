@@ -32,9 +32,6 @@ class Priority(IntEnum):
     """Priorities of calls to a platform under its rate limits, most urgent first.
 
     Attributes:
-        FINAL: shows the complete text of an answer.
-        APPROVAL: shows an approval or an agent's question.
-        ERROR: shows a reply that ends with an error message.
         PROGRESS: the default, such as the first call of a reply, a full message of it, or a lookup.
         STREAM_UPDATE: shows new text of a growing reply. It waits for a slot only in `Executor.acquire_slot`;
             `Caller.call` drops it if it has no slot and none is free, or if the platform responds with 429.
@@ -58,8 +55,6 @@ class Chunk:
     """One platform message of a reply: a slice of the reply's Markdown text.
 
     Attributes:
-        start: the index in the reply's text of the first character that the message shows.
-        end: the index after the last such character.
         text: the text as it is sent: in the platform's dialect, with split markup closed.
         stable_length: of the last chunk of a growing reply: the number of characters at the start of `text` that later
             text is not expected to change; else 0.
@@ -78,8 +73,6 @@ class Button:
     Attributes:
         id: the action and the id of its target, such as `retry:TURN_ID`: see `parse_button`. It needs no other state,
             so that any process can handle the press.
-        label: the visible text.
-        style: the color; empty for the default.
         options: the options of a menu, empty for a button. Choosing an option counts as a press of that `Button`.
     """
 
@@ -91,13 +84,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """File attached to a reply.
-
-    Attributes:
-        name: the file name, unique in the reply.
-        data: the content.
-        alt: the alternative text of an image; empty for none.
-    """
+    """File attached to a reply; its name is unique in the reply, and `alt` is the alternative text of an image."""
 
     name: str
     data: bytes
@@ -105,10 +92,7 @@ class File:
 
 
 class ToolCallState(Enum):
-    """State of a tool call; the values are those of Slack's task cards.
-
-    A call that waits, waits for a person's decision.
-    """
+    """State of a tool call, with the values of Slack's task cards; `WAITING` is for a person's decision."""
 
     RUNNING = "in_progress"
     WAITING = "pending"
@@ -118,7 +102,7 @@ class ToolCallState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ShownToolCall:
-    """Tool call of a reply: its status line in Markdown, and its state."""
+    """Tool call of a reply; its line is Markdown."""
 
     line: str
     state: ToolCallState = ToolCallState.RUNNING
@@ -129,15 +113,11 @@ class Plan:
     """Chunks, buttons and files of a reply, as the platform is to show them.
 
     Attributes:
-        chunks: one per platform message, in order.
-        priority: the priority of the platform calls that show the plan.
-        buttons: the buttons under the last chunk.
-        files: the files attached to the last chunk.
+        chunks: one per platform message, in order; buttons and files belong to the last one.
         is_growing: whether more text will be added to the last chunk.
         status: the status line of the running tool in Markdown, which the last chunk's text includes; empty for none.
         elapsed: the suffix of the last chunk's text with the seconds since new text or status arrived; empty before
             `SILENCE_SECONDS` (see `channels.replies.reply`), and for a reply that has text but no status line.
-        tool_calls: the tool calls of the run so far, in order.
     """
 
     chunks: Sequence[Chunk]
@@ -151,16 +131,11 @@ class Plan:
 
     @property
     def is_final(self) -> bool:
-        """True if the text is complete."""
         return self.priority in FINAL_PRIORITIES
 
 
 class FileRefusedError(SurfaceError):
-    """The platform shows the text of a reply, but refuses some of its files.
-
-    Attributes:
-        names: the names of the refused files, as in `File.name`.
-    """
+    """The platform shows the text of a reply, but refuses the files with these names."""
 
     def __init__(self, message: str, names: Sequence[str]) -> None:
         super().__init__(message)
@@ -172,7 +147,6 @@ class MessageText:
     """Text of a user's message, with display names in place of the platform's ids.
 
     Attributes:
-        speaker: the author's display name.
         is_one_to_one: whether only one person can write in the conversation, so that the prompt needs no names.
         bot_name: the bot's display name; empty if it is unknown.
         agent_context: JSON that the platform sent for agents, for the agent's state. On Slack these are the keys
@@ -206,10 +180,6 @@ class MessageText:
 
         A note to the model replaces an empty text: the author only mentioned the bot, or forwarded a message. Users
         choose the names, so both are cleaned by `clean_name`.
-
-        Args:
-            attachments: the files of the message.
-            is_forward: whether the message forwards another one.
         """
         speaker = clean_name(speaker)
         note = f"[{speaker} forwarded a message to you]" if is_forward else f"[{speaker} mentioned you without a text]"
@@ -222,15 +192,9 @@ class ContextMessage:
     """Message that a turn does not answer, but that its prompt quotes for the model.
 
     Attributes:
-        author: the platform's id of the author.
-        name: the author's display name.
-        text: the text with names in place of the platform's ids.
-        sent_at: seconds since the epoch.
-        kind: the relation to a message of the turn.
         event_key: the `InboxMessage.event_key` of the turn's message that quotes, forwards or asks about this one;
             empty for the kind `before`.
         is_thread_start: whether the turn's thread was started on this message.
-        attachments: the files of the message, which the model reads if the prompt has the message.
         key: the `InboxMessage.event_key` of this message; empty if it is unknown. Of a forwarded message, it is that of
             the message that forwards it.
     """

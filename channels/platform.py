@@ -32,42 +32,25 @@ class UnreadableFileError(SurfaceError):
 
 
 def too_large(max_bytes: int) -> UnreadableFileError:
-    """Return the error for a file of more than `max_bytes`."""
     return UnreadableFileError(f"it is larger than my limit of {media.format_size(max_bytes)}")
 
 
 @dataclass(frozen=True, slots=True)
 class FileCheck:
-    """Check of a file's size and type before it is downloaded for the model.
-
-    Attributes:
-        supported: the types and sizes that the model supports.
-        max_bytes: the most bytes that may be downloaded.
-    """
+    """Check of a file's size and type before it is downloaded for the model."""
 
     supported: SupportedFiles
     max_bytes: int
 
     def __call__(self, file: Attachment) -> None:
-        """Check the size and type of a file, as far as they are known.
-
-        Raises:
-            UnreadableFileError: the file is too large, or of a type that the model does not support.
-        """
+        """Check the size and type of a file, as far as they are known, or raise `UnreadableFileError`."""
         if file.size > self.max_bytes:
             raise too_large(self.max_bytes)
         if kind := media.guess_mime_type(file.name, file.mime_type):
             self.check_type(kind, file.size)
 
     def check_type(self, kind: str, size: int) -> None:
-        """Check that the model can read files of this MIME type and size.
-
-        Args:
-            size: bytes; 0 if unknown.
-
-        Raises:
-            UnreadableFileError: the model does not support the file.
-        """
+        """Check that the model can read this MIME type and size (0 if unknown), or raise `UnreadableFileError`."""
         if media.is_text_type(kind):
             return
         if kind not in self.supported.max_bytes:
@@ -78,12 +61,7 @@ class FileCheck:
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """Downloaded file of a message.
-
-    Attributes:
-        file: the file's metadata, with the size and type from the HTTP response.
-        data: the content.
-    """
+    """Downloaded file of a message; its metadata has the size and type from the HTTP response."""
 
     file: Attachment
     data: bytes
@@ -92,10 +70,7 @@ class FetchedFile:
 class Platform(Protocol):
     """Slack or Discord: reads messages, and creates the surfaces that show replies.
 
-    Attributes:
-        name: as in `InboxMessage.channel`.
-        max_menu_options: the most options of a select menu.
-        limiters: the rate limiters of the API methods.
+    Its name is that of `InboxMessage.channel`.
     """
 
     @property
@@ -110,46 +85,29 @@ class Platform(Protocol):
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         """Return a new surface that shows the reply to a message.
 
-        Args:
-            address: the place of the reply: see `InboxMessage.address`.
-            turn_id: the id that marks the reply's messages on the platform, so that `find_message_ids` finds them;
-                empty for none.
+        The `turn_id` marks the reply's messages on the platform, so that `find_message_ids` finds them; empty for none.
         """
         ...
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         """Return the address for a message beside a reply, such as an approval.
 
-        `create_surface` with this address and `name` as `turn_id` returns the surface for the message.
-
-        Args:
-            address: the address of the reply.
-            name: the id of the approval or question, with which the ids of its buttons end.
-
-        Returns:
-            An address as in `InboxMessage.address`: on Slack `address` itself, on Discord with `name` as `side_name`.
+        `create_surface` with this address and `name` as `turn_id` returns the surface for the message. The name is the
+        id of the approval or question, with which the ids of its buttons end. The address is on Slack `address` itself,
+        on Discord with `name` as `side_name`.
         """
         ...
 
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        """Return the address of the reply after the decision on a request.
+        """Return the address of the reply after the decision on a request, an approval or a question.
 
-        It is stored with the request, an approval or a question. The turn that resumes the run shows its reply there.
-
-        Args:
-            address: the address of the reply beside which the request's message was posted.
-            message_id: the platform's id of the request's message.
-
-        Returns:
-            An address as in `InboxMessage.address`: on Slack `address` itself, on Discord with the id of the message.
+        It is stored with the request. The turn that resumes the run shows its reply there. The address is on Slack
+        `address` itself, on Discord with the id of the request's message.
         """
         ...
 
     async def get_locale(self, inbound: InboxMessage) -> str:
-        """Return the locale of a message's author, such as `ko-KR`; empty if unknown.
-
-        For a message in a Discord server, it is the locale of the server.
-        """
+        """Return the locale of a message's author, or of their Discord server, such as `ko-KR`; empty if unknown."""
         ...
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
@@ -163,8 +121,7 @@ class Platform(Protocol):
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         """Download a file of a message.
 
-        Args:
-            check: called once the platform's response has the size or the type, before the file is downloaded.
+        `check` is called once the platform's response has the size or the type, before the file is downloaded.
 
         Raises:
             UnreadableFileError: the file is not available, or `check` refuses it.
@@ -174,17 +131,11 @@ class Platform(Protocol):
     async def fetch_context(
         self, messages: Sequence[InboxMessage], history: HistoryState | None
     ) -> SurroundingMessages:
-        """Fetch the context messages of a turn from the platform.
+        """Fetch the context messages of a turn from the platform, or raise `SurfaceError`.
 
         These are the messages that the turn's messages quote or forward. In a thread, they also are other people's
-        messages since the stored history ends, up to the newest message of the turn.
-
-        Args:
-            messages: the messages of the turn, oldest first.
-            history: the end of the session's stored history; None in a conversation with only one person.
-
-        Raises:
-            SurfaceError: the messages cannot be fetched.
+        messages since the stored history ends, up to the newest message of the turn. The history is None in a
+        conversation with only one person.
         """
         ...
 
@@ -199,10 +150,7 @@ class Platforms(dict[str, Platform]):
 class PlatformAdapter(Protocol):
     """Connection to a platform: receives messages and interactions.
 
-    Attributes:
-        name: the platform's name.
-        heartbeat_interval: the most seconds between two events or heartbeats of a working connection.
-        routes: the HTTP routes that the platform or its users call.
+    At most `heartbeat_interval` seconds lie between two events or heartbeats of a working connection.
     """
 
     @property
@@ -219,7 +167,6 @@ class PlatformAdapter(Protocol):
 
         Raises:
             SettingsError: the platform refuses the credentials, or no connection is made in time.
-            StoreError: the database cannot be read.
         """
         ...
 
@@ -228,16 +175,13 @@ class PlatformAdapter(Protocol):
         ...
 
     def last_event_at(self) -> float:
-        """Return the time of the last event or heartbeat from the platform.
+        """Return the time of the last event or heartbeat from the platform; 0 before the first.
 
-        Of several Slack connections, the newest time counts; of several Discord shards, the oldest.
+        Of several Slack connections, the newest time counts; of several Discord shards, the oldest. Exceptions:
 
-        Returns:
-            Seconds since the epoch; 0 before the first event. Exceptions:
-
-            - Discord, while no shard is connected: the time since which the worker has had shards and no connection.
-            - Slack in HTTP mode: the present time, while requests are accepted.
-            - Slack in both modes: never later than the time at which the bot's token was last found valid.
+        - Discord, while no shard is connected: the time since which the worker has had shards and no connection.
+        - Slack in HTTP mode: the present time, while requests are accepted.
+        - Slack in both modes: never later than the time at which the bot's token was last found valid.
         """
         ...
 

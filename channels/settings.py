@@ -19,12 +19,8 @@ EXTRA_BUTTONS: frozenset[ExtraButton] = frozenset(get_args(ExtraButton))
 class AttachmentLimits:
     """Limits of the attachments that the model reads.
 
-    For a file beyond a limit, the model gets only its name and the reason.
-
-    Attributes:
-        max_bytes: the most bytes of a file.
-        max_files: the most files of a message.
-        seconds: the most seconds that a turn waits for the downloads of all its files.
+    For a file beyond a limit, the model gets only its name and the reason. `max_files` are those of a message;
+    `seconds` is the longest wait of a turn for the downloads of all its files.
     """
 
     max_bytes: int = 10 * 2**20
@@ -40,8 +36,6 @@ class ReplySettings:
         time_limit: the most seconds of one run of the agent; a longer run is cancelled, and the turn ends as failed.
         max_messages: the most messages of a reply. They show the start of a longer text, and a file has the whole.
         max_attempts: the most attempts of a turn whose workers died; then it ends as failed.
-        extra_buttons: the optional buttons under a finished answer.
-        attachment_limits: limits of the attachments that the model reads.
     """
 
     time_limit: float = 600.0
