@@ -20,12 +20,12 @@ from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime, RunRequest, warm_up
 from core.concurrency import gc_tuning
 from core.inbox.store import InboxStore
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.provider import NO_SUPPORTED_FILES, Done, ModelRequest, ProviderEvent, SupportedFiles, Text
 from core.models.providers.coalescing import DeltaSchedule
 from core.models.tokens import TokenCounter
-from core.sessions.routing import AgentRouter
+from core.sessions.agent_routing import AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate

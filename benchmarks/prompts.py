@@ -30,23 +30,23 @@ from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
 from core.conversations.history_state import HistoryState
 from core.inbox.store import InboxStore
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
+from core.sessions.agent_routing import AgentRouter
 from core.sessions.history import DEFAULT_BUDGET_TOKENS
-from core.sessions.routing import AgentRouter
+from core.sessions.history_summary import Summarizer
 from core.sessions.service import SessionService
-from core.sessions.summarizer import Summarizer
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as turns_table
 from core.tools.call_log import ToolCallLog
-from core.turns.compaction import HistoryCompactor
+from core.turns.history_compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.workers.lease import Lease
 

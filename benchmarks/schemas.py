@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from core.models.tool_calls import MAX_JSON_LEVELS, MAX_JSON_VALUES, parse_json
-from core.secret_redaction import ValuePath
+from core.observability.secret_redaction import ValuePath
 from core.tools.adk_confirmations import find_secret_paths
 from core.tools.question_form import MAX_FIELDS, schema_to_form, validate_form
 from core.tools.shown_arguments import show_arguments

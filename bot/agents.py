@@ -11,7 +11,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
-from bot.agents_file import AgentTable, read_agents
+from bot.agents_toml import AgentTable, read_agents
 from bot.settings import Settings
 from bot.settings.parsing import read_utf8
 from core.agents.config import AgentConfig
@@ -22,8 +22,8 @@ from core.errors import SettingsError, ToolError
 from core.models.adapter import ModelAdapter, register_adapter
 from core.models.selection import ModelRegistry
 from core.models.vendors import can_call_tools
-from core.sessions.routing import AgentProfile, AgentRouter
-from core.sessions.summarizer import SummaryModelFactory
+from core.sessions.agent_routing import AgentProfile, AgentRouter
+from core.sessions.history_summary import SummaryModelFactory
 from core.tools.call_log import ToolCallLog
 from core.tools.mcp import load_servers
 from core.tools.tool import load_tools

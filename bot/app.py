@@ -21,7 +21,7 @@ from channels.platform import Platform, PlatformAdapter, Platforms
 from channels.requests.request_message import RequestMessages
 from channels.settings import BackfillLimits
 from channels.turns.error_messages import ErrorMessages
-from channels.turns.rerender import ReplyRerenderer
+from channels.turns.update_after_edit import ReplyRerenderer
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks, run_in_background
@@ -32,20 +32,20 @@ from core.errors import SettingsError, ShutdownTimeoutError
 from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
+from core.observability.secret_redaction import format_error
 from core.privacy.prompts import PromptStore
 from core.privacy.retention import CleanupService, RetentionService
 from core.privacy.vault import Vault
-from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.lock import hold_database_lock
 from core.store.migrate import migrate, verify_schema
 from core.tools.human_request_service import HumanRequestService
-from core.turns.compaction import HistoryCompactor
+from core.turns.history_compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import TurnRunner, Worker
 from core.usage.prices import Prices
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 from core.usage.spending_limits import SpendingLimiter
 from core.usage.user_rate_limits import DenialNoticeStore
 from core.workers.lease import Lease

@@ -24,7 +24,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from core.secret_redaction import redact_secrets
+from core.observability.secret_redaction import redact_secrets
 
 #: Width of the output if it is not a terminal, so that nothing is cut in a file.
 _FILE_WIDTH = 200

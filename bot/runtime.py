@@ -19,12 +19,12 @@ from core.concurrency.retry import retry_store
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.tokens import TokenCounter
+from core.sessions.agent_routing import AgentRouter
 from core.sessions.artifacts import ArtifactService
+from core.sessions.history_summary import Summarizer
 from core.sessions.lifecycle import reassign_sessions
 from core.sessions.memory import MemoryService
-from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
-from core.sessions.summarizer import Summarizer
 from core.store.database import Database
 from core.tools.call_log import ToolCallLog
 from core.usage.prices import Prices

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from channels.i18n import messages as words
-from core.identity import BOT_PREFIX, Actor, Location, User
+from core.messages.identity import BOT_PREFIX, Actor, Location, User
 
 #: The entry for direct messages in a list of channels.
 DM_RULE = "channel:dm"

@@ -16,7 +16,7 @@ from channels.i18n.messages import MessageCatalog
 from channels.intake.context import ContextBuilder
 from channels.intake.prompt import PromptBuilder
 from channels.platform import Platforms
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.replies.buttons import answer_buttons, create_button, growing_buttons
 from channels.replies.reply import Reply
 from channels.replies.tool_status import ToolStatus
@@ -32,10 +32,10 @@ from channels.turns.error_messages import (
     post_as_file,
     spending_notice,
 )
-from channels.turns.rerender import load_files
 from channels.turns.sources import add_sources
 from channels.turns.tool_chat import TurnChat
 from channels.turns.turn_state import Answer, ReplyLatency, TurnState
+from channels.turns.update_after_edit import load_files
 from core.agents.events import StreamEvent
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime, RunRequest
@@ -47,8 +47,8 @@ from core.errors import (
     TurnLostError,
     is_permanent_store_error,
 )
-from core.inbox_message import storable_text
-from core.secret_redaction import describe_failure, format_error
+from core.messages.inbox_message import storable_text
+from core.observability.secret_redaction import describe_failure, format_error
 from core.store.turn_states import EndState
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from aiohttp import web
 
 from core.errors import SurfaceError
-from core.identity import clean_name
-from core.inbox_message import Attachment
+from core.messages.identity import clean_name
+from core.messages.inbox_message import Attachment
 
 #: Size that each message reserves for a status line under its text, in the unit of the platform's limit.
 STATUS_RESERVE = 102

@@ -11,7 +11,7 @@ from channels.rate_limits.registry import RateLimiters
 from channels.replies.surface import Surface
 from core.conversations.history_state import HistoryState
 from core.errors import SurfaceError
-from core.inbox_message import Attachment, InboxMessage
+from core.messages.inbox_message import Attachment, InboxMessage
 from core.models import media
 from core.models.provider import SupportedFiles
 

@@ -29,7 +29,7 @@ from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface
 from channels.requests.request_message import RequestMessages
 from channels.settings import ReplySettings
-from channels.turns.rerender import ReplyRerenderer
+from channels.turns.update_after_edit import ReplyRerenderer
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime, warm_up
@@ -38,11 +38,11 @@ from core.concurrency.tasks import BackgroundTasks
 from core.conversations.history_state import HistoryState
 from core.conversations.service import ConversationService
 from core.inbox.store import InboxStore
-from core.inbox_message import Attachment, InboxMessage
+from core.messages.inbox_message import Attachment, InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.provider import NO_SUPPORTED_FILES, Done, ModelRequest, ProviderEvent, SupportedFiles, Text
 from core.models.tokens import TokenCounter
-from core.sessions.routing import AgentRouter
+from core.sessions.agent_routing import AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate

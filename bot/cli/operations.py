@@ -26,7 +26,7 @@ from core.errors import ParleyError
 from core.inbox.store import InboxStore
 from core.observability.messages import format_count
 from core.privacy.prompts import PromptStore
-from core.sessions.routing import AgentRouter
+from core.sessions.agent_routing import AgentRouter
 from core.store.database import Database
 from core.store.lock import get_lock_holder
 from core.store.turn_states import ENDED_STATES, State
@@ -36,7 +36,7 @@ from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage import SpendingDimension
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
-from core.usage.spending import LAST_DAY, SpendingStore, SpendingSum
+from core.usage.spending_ledger import LAST_DAY, SpendingStore, SpendingSum
 from core.usage.spending_limits import SpendingLimiter
 from core.workers.lease import Lease
 

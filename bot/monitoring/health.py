@@ -9,7 +9,7 @@ from channels.platform import PlatformAdapter
 from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
 from core.errors import ConnectionLostError, SchemaError, StoreError
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.store.database import Database
 from core.store.migrate import list_known_revisions, verify_revision
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from pythonjsonlogger.json import JsonFormatter
 
+from core.observability.secret_redaction import get_run_secrets, redact_json_secrets, redact_secrets
 from core.observability.tracing import get_current_turn, get_trace_id
-from core.secret_redaction import get_run_secrets, redact_json_secrets, redact_secrets
 
 LogFormat = Literal["console", "json"]
 

@@ -26,7 +26,7 @@ from core.concurrency.tasks import run_in_background
 from core.conversations.overview import get_queue_overview
 from core.errors import StoreError
 from core.observability import metrics
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.store.database import Database
 from core.turns.worker import Worker
 

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from core.observability.secret_redaction import redact_secrets
 from core.observability.tracing import hash_id
-from core.secret_redaction import redact_secrets
 
 if TYPE_CHECKING:  # the SDK is an extra
     from opentelemetry.sdk.trace import ReadableSpan

@@ -11,7 +11,7 @@ from bot.settings.discord import DiscordSection
 from bot.settings.parsing import Names
 from bot.settings.slack import SlackSection
 from channels.access import DM_RULE, AccessPolicy, AccessRules
-from core.identity import AUTHOR
+from core.messages.identity import AUTHOR
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 
 #: First letters of Slack's ids, by kind. A bot is named by its bot id (B...).

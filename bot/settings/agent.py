@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from bot.settings.base import SettingsSection
 from bot.settings.parsing import HttpUrl, Names, get_secret_value, read_utf8, validate_text_file
 from core.agents.config import DEFAULT_INSTRUCTION, TOOL_TIMEOUT_SECONDS, AgentConfig, validate_agent_name
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 from core.models.vendors import VendorSettings, find_model_fault
 
 DEFAULT_MODEL = "gemini-3.5-flash"

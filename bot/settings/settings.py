@@ -22,9 +22,9 @@ from channels.i18n.messages import find_language
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ExtraButton, ReplySettings
 from core.agents.config import find_env_file
 from core.errors import SettingsError
-from core.inbox_message import ReplyWithoutMention
+from core.messages.inbox_message import ReplyWithoutMention
+from core.observability.secret_redaction import add_secret
 from core.privacy.vault import MIN_KEY_LENGTH, is_weak
-from core.secret_redaction import add_secret
 
 #: The problem if no platform is configured.
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"

@@ -21,8 +21,8 @@ from core.models.provider import Provider
 from core.models.provider_registry import PROBE_SECONDS, probe_model
 from core.models.vendors import find_full_name
 from core.observability.messages import format_count
+from core.observability.secret_redaction import describe_failure, redact_secrets
 from core.privacy.vault import Vault
-from core.secret_redaction import describe_failure, redact_secrets
 from core.store.database import Database, find_sqlite_file
 from core.store.engine_options import engine_options
 from core.store.migrate import list_pending

@@ -22,7 +22,7 @@ from bot.setup.manifest_command import CREATE_APP_URL, format_create_link
 from bot.setup.probes import CheckResult, CheckVerdict
 from bot.setup.questions import SetupQuestion
 from core.errors import SettingsError
-from core.secret_redaction import add_secret
+from core.observability.secret_redaction import add_secret
 
 #: Answers that every question accepts.
 _SKIP_WORD, _KEEP_WORD = "skip", "keep"

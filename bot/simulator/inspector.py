@@ -26,7 +26,7 @@ from core.concurrency.tasks import run_every, run_in_background
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.models.messages import convert_messages
 from core.models.provider import ModelMessage, Part, describe_part
-from core.secret_redaction import redact_secrets
+from core.observability.secret_redaction import redact_secrets
 from core.sessions.resume import INPUT_CALL
 from core.store.database import Database
 from core.store.schema import human_requests, inbox, messages, sessions, tool_calls, turns

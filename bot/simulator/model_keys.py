@@ -8,7 +8,7 @@ from bot.setup.env_file import EnvFile
 from bot.setup.questions import model_access_questions
 from core.errors import SettingsError
 from core.models.vendors import KEY_SETTINGS, split_model
-from core.secret_redaction import add_secret
+from core.observability.secret_redaction import add_secret
 from core.usage.prices import Prices
 
 #: Models with which a new key is tried, by vendor; `MODEL` is used instead if it is of the vendor.

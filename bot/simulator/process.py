@@ -15,7 +15,7 @@ from typing import Literal
 from core.concurrency.tasks import run_in_background
 from core.errors import ParleyError
 from core.models.vendors import can_call_tools
-from core.secret_redaction import redact_secrets
+from core.observability.secret_redaction import redact_secrets
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from channels.i18n.messages import MessageCatalog
 from channels.requests.approval_message import refusal_text
 from channels.requests.question_message import entry_error_text
 from core.errors import SurfaceError
-from core.identity import User
+from core.messages.identity import User
 from core.tools.human_requests import HumanRequest, Question
 from core.tools.question_form import OPTION_PREFIX, Entries, EntryError, validate_form
 

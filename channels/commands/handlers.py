@@ -19,7 +19,7 @@ from channels.replies.reactions import QueuedReactions
 from channels.replies.tool_status import shorten_plain
 from core.conversations.feedback import Rating
 from core.inbox.entries import InboxEntry
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.privacy.export import ExportFormat, ExportViewer
 from core.turns.rerun import RerunDenial
 from core.usage.user_rate_limits import CommandLimiter, RateLimitDenial

@@ -11,9 +11,9 @@ from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
 from channels.requests.approval_message import ARGUMENTS_FILE, refusal_text
-from core.identity import Actor, User
 from core.inbox.store import AcceptResult
-from core.inbox_message import InboxMessage
+from core.messages.identity import Actor, User
+from core.messages.inbox_message import InboxMessage
 from core.tools.human_requests import Approval, Verdict
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenial

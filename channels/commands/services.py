@@ -4,16 +4,16 @@ from dataclasses import dataclass, field
 
 from channels.access import AccessPolicy
 from channels.requests.request_message import RequestMessages
-from channels.turns.rerender import ReplyRerenderer
+from channels.turns.update_after_edit import ReplyRerenderer
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
-from core.inbox_message import ReplyWithoutMention
+from core.messages.inbox_message import ReplyWithoutMention
 from core.tools.human_request_service import HumanRequestService
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 from core.usage.user_rate_limits import DenialNoticeStore
 
 

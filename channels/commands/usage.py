@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from core.usage.prices import format_dollars
-from core.usage.spending import SpendingStore, SpendingSum
+from core.usage.spending_ledger import SpendingStore, SpendingSum
 
 #: The most users in a report for admins.
 MAX_USERS = 20

@@ -16,10 +16,10 @@ from channels.discord.client.auth import log_in, make_client
 from channels.discord.session_ids import PLATFORM, guild_id_of
 from channels.discord.settings import DiscordSettings
 from channels.intake.incoming import IncomingMessage
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from core.concurrency.lookup_cache import LookupCache
 from core.errors import SettingsError
-from core.identity import Actor, Location
+from core.messages.identity import Actor, Location
 
 #: Seconds for which the roles of a member and the category of a channel are cached.
 CACHE_SECONDS = 300.0

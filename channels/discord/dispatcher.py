@@ -13,7 +13,7 @@ from channels.commands.syntax import CommandSyntax
 from channels.discord.client.gateway import GatewayClient, Shard
 from channels.discord.events.listener import MessageListener
 from channels.discord.interactions.commands import Command, CommandTranslator
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from channels.discord.settings import DiscordSettings
 from channels.platform import FetchedFile, FileCheck
 from channels.replies.surface import Surface
 from core.conversations.history_state import HistoryState
-from core.inbox_message import Attachment, InboxMessage
+from core.messages.inbox_message import Attachment, InboxMessage
 from core.privacy.vault import Cipher
 
 

@@ -13,7 +13,7 @@ from channels.markdown.dialect import Dialect
 from channels.markdown.html import convert_html
 from channels.markdown.links import Link, show_target
 from channels.markdown.split_points import cluster_starts
-from core.identity import clean_name
+from core.messages.identity import clean_name
 
 _TOKEN = re.compile(r"<(?P<kind>@!?|@&|#)(?P<id>\d+)>")
 

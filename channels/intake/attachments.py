@@ -17,11 +17,11 @@ from channels.intake.encodings import read_legacy_text
 from channels.platform import FetchedFile, FileCheck, Platform, UnreadableFileError
 from channels.settings import AttachmentLimits
 from core.agents.run_record import FileRecord
-from core.inbox_message import Attachment, InboxMessage, format_file_name, storable_text
+from core.messages.inbox_message import Attachment, InboxMessage, format_file_name, storable_text
 from core.models import media
 from core.models.provider import SupportedFiles
 from core.observability.messages import format_count
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.sessions.prompt_text import PromptFile
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from core.concurrency.retry import backoff, retry_forever, retry_store
 from core.concurrency.tasks import run_concurrently, run_every
 from core.errors import StoreError
 from core.inbox.watermarks import ActivePlace, Watermarks
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

@@ -18,15 +18,15 @@ import regex  # type: ignore[import-untyped]  # it comes without types
 from channels.base import ContextKind, ContextMessage, MessageText, SurroundingMessages
 from channels.intake.attachments import PromptFiles, ReferencedFile
 from channels.platform import Platform
-from channels.rate_limits.caller import deadline
+from channels.rate_limits.retries import deadline
 from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
-from core.identity import MAX_NAME_LENGTH, clean_name
-from core.inbox_message import ABOUT, InboxMessage, format_file_names, storable_text
+from core.messages.identity import MAX_NAME_LENGTH, clean_name
+from core.messages.inbox_message import ABOUT, InboxMessage, format_file_names, storable_text
 from core.observability.messages import format_count
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.sessions.prompt_text import (
     LINE_PREFIX,
     QUOTE_CLOSE,

@@ -9,7 +9,7 @@ import aiohttp
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
 from channels.platform import FetchedFile, FileCheck, UnreadableFileError, too_large
-from core.inbox_message import Attachment
+from core.messages.inbox_message import Attachment
 from core.models import media
 
 log = logging.getLogger(__name__)

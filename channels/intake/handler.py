@@ -31,13 +31,13 @@ from channels.platform import Platform
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import Surface
 from core.errors import StoreError, SurfaceError
-from core.identity import Actor, User
 from core.inbox.edits import ClaimedMessage, EditResult
 from core.inbox.entries import InboxEntry
 from core.inbox.store import AcceptResult
-from core.inbox_message import InboxMessage
+from core.messages.identity import Actor, User
+from core.messages.inbox_message import InboxMessage
+from core.observability.secret_redaction import format_error
 from core.privacy.vault import Cipher
-from core.secret_redaction import format_error
 from core.tools.human_requests import Question
 from core.usage.user_rate_limits import DenialKind, RateLimitDenial
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from channels.commands.handlers import parse_command
 from channels.commands.syntax import CommandName
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 
 #: Seconds after a message in which an edit can add a mention of the bot.
 EDIT_MENTION_WINDOW_SECONDS = 300.0

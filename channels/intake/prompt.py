@@ -17,8 +17,8 @@ from channels.settings import AttachmentLimits
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime
 from core.errors import DamagedTurnError
-from core.identity import ANONYMOUS_USER, Actor, User
-from core.inbox_message import InboxMessage, storable_text
+from core.messages.identity import ANONYMOUS_USER, Actor, User
+from core.messages.inbox_message import InboxMessage, storable_text
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.state import TEMPORARY_PREFIX
 from core.turns.store import TurnStore

@@ -8,8 +8,8 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from channels.base import FINAL_PRIORITIES, FileRefusedError, Plan
-from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
+from channels.rate_limits.retries import RefusedError
 from channels.replies.diff import (
     AppendStream,
     Attach,

@@ -9,7 +9,7 @@ from typing import Self
 from channels.base import FIRST_TEXT, Button, Chunk, File, FileRefusedError, Plan, Priority, ShownToolCall
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.rate_limits.caller import RefusedError, cancel_unless
+from channels.rate_limits.retries import RefusedError, cancel_unless
 from channels.replies.chunk_planner import ChunkPlanner, append_line
 from channels.replies.diff import Operation
 from channels.replies.executor import Executor, SaveMessageIds

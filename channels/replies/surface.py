@@ -10,8 +10,8 @@ from typing import Protocol
 
 from channels.base import Button, File, Priority
 from channels.markdown.dialect import MessageLimits
-from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
+from channels.rate_limits.retries import RefusedError
 from channels.replies.diff import Content, StreamRules
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.stream import StreamPart

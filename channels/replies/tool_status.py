@@ -10,7 +10,7 @@ from typing import Any
 from channels.base import ShownToolCall, ToolCallState
 from channels.i18n.messages import MessageCatalog
 from core.agents.events import StreamEvent
-from core.secret_redaction import redact_secrets
+from core.observability.secret_redaction import redact_secrets
 
 log = logging.getLogger(__name__)
 

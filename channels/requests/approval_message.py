@@ -10,9 +10,9 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.markdown.times import format_time
 from channels.replies.buttons import approval_buttons
-from core.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
-from core.inbox_message import storable_text
-from core.secret_redaction import redact_json_secrets, redact_secrets
+from core.messages.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
+from core.messages.inbox_message import storable_text
+from core.observability.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Approval, HumanRequest
 from core.tools.shown_arguments import fit_arguments
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from core.identity import INVISIBLE_CHARACTERS
-from core.inbox_message import storable_text
-from core.secret_redaction import redact_secrets
+from core.messages.identity import INVISIBLE_CHARACTERS
+from core.messages.inbox_message import storable_text
+from core.observability.secret_redaction import redact_secrets
 from core.tools.human_requests import Question
 from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField, to_entry
 

@@ -17,9 +17,9 @@ from channels.requests.approval_message import (
     plain_line,
 )
 from channels.requests.question_fields import clean_question, option_label
-from core.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
+from core.messages.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
 from core.models.tool_calls import MAX_JSON_LEVELS
-from core.secret_redaction import redact_json_secrets, redact_secrets
+from core.observability.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Question
 from core.tools.question_form import EntryError, describe_answer
 

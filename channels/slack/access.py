@@ -17,7 +17,7 @@ from channels.slack.directory import WorkspaceDirectory
 from channels.slack.session_ids import PLATFORM, location_of
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError, SurfaceError
-from core.identity import Actor, Location
+from core.messages.identity import Actor, Location
 
 #: The method that looks up an id, and its parameter, by the kind of the id.
 _LOOKUPS = {"user": ("users.info", "user"), "channel": ("conversations.info", "channel")}

@@ -36,7 +36,7 @@ from channels.slack.session_ids import PLATFORM
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 from core.inbox.watermarks import Watermarks
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

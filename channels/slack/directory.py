@@ -10,7 +10,7 @@ from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import AUTH_TEST, TIER_2, TIER_3, TIER_4
 from channels.slack.text import mentioned_ids
 from core.concurrency.lookup_cache import LookupCache
-from core.identity import find_time_zone
+from core.messages.identity import find_time_zone
 
 #: Seconds for which names and the bot's own user are cached, and for user groups, on which access may depend.
 NAME_SECONDS, GROUP_SECONDS = 3600.0, 300.0

@@ -23,7 +23,7 @@ from channels.slack.session_ids import PLATFORM
 from channels.slack.settings import SlackSettings
 from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
-from core.inbox_message import Attachment, InboxMessage
+from core.messages.inbox_message import Attachment, InboxMessage
 from core.privacy.vault import Cipher, Vault
 
 log = logging.getLogger(__name__)

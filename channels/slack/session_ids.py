@@ -4,7 +4,7 @@ A thread is a session. A place is a channel with its threads, or the direct mess
 """
 
 from channels.slack.settings import DmSessions
-from core.identity import Location
+from core.messages.identity import Location
 
 #: The channel's name in sessions, inbox and logs.
 PLATFORM = "slack"

@@ -11,7 +11,7 @@ from channels.markdown.dialect import Dialect
 from channels.markdown.html import convert_html
 from channels.markdown.links import LINK, Link, quote_target, show_target
 from channels.markdown.times import format_utc
-from core.identity import clean_name
+from core.messages.identity import clean_name
 
 #: Most characters of a title.
 TITLE_SIZE = 60

@@ -14,10 +14,10 @@ from channels.replies.buttons import create_button
 from channels.replies.reply import FILE_NAME, Reply
 from channels.requests.approval_message import plain_line
 from core.errors import ParleyError, SpendingLimitError, StoreError, SurfaceError
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.turns.turn import Turn
 from core.usage.meter import ModelCall
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from channels.platform import Platform
 from channels.replies.chunk_planner import ChunkPlanner
 from channels.replies.surface import Surface
 from core.errors import ChatError, SurfaceError
-from core.inbox_message import storable_text
+from core.messages.inbox_message import storable_text
 
 #: Limits of one run of the agent.
 MAX_REACTIONS, MAX_POSTS = 3, 3

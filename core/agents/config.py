@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 
 #: Seconds that a tool call may take, unless the tool or the settings have another limit.
 TOOL_TIMEOUT_SECONDS = 120.0

@@ -20,7 +20,7 @@ from core.models.finish_reasons import Ending, add_ending_note, get_ending
 from core.models.grounding import Source, find_sources, is_web_address
 from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import format_value, part_text
-from core.secret_redaction import RunSecrets
+from core.observability.secret_redaction import RunSecrets
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations

@@ -20,7 +20,7 @@ from core.agents.config import (
 from core.agents.media import MediaPlugin
 from core.agents.plugins import GuardPlugin, MeterPlugin, WorkflowAnswerPlugin
 from core.errors import SettingsError
-from core.identity import AUTHOR
+from core.messages.identity import AUTHOR
 from core.models.selection import AgentRunConfig, ModelSelectionPlugin
 from core.tools.call_log import ToolCallLog
 

@@ -21,7 +21,7 @@ from google.adk.workflow import BaseNode, Workflow
 from google.genai import types
 
 from core.agents.loader import list_nodes
-from core.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY
+from core.messages.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY
 
 #: ADK 2.13: the text of the `KeyError` about a missing variable or file.
 _MISSING = re.compile(r"Context variable not found: `(?P<variable>.+)` in agent|Artifact '(?P<file>.+)' not found in")

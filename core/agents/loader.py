@@ -28,7 +28,7 @@ from google.adk.workflow import BaseNode
 from core.agents.config import find_agent_folder
 from core.agents.requirements import describe_installation
 from core.errors import ParleyError, SettingsError
-from core.secret_redaction import redact_secrets
+from core.observability.secret_redaction import redact_secrets
 from core.tools.mcp import McpServer
 
 #: Top-level packages of Parley and its repository, whose names an agent's project may use too.

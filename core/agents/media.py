@@ -24,7 +24,7 @@ from core.models.media import (
 )
 from core.models.provider import Media
 from core.models.selection import AgentRunConfig
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.sessions.artifacts import FROM_EVENT_KEY
 from core.tools.public_web import Address, UrlRefusedError, is_public, open_url, read_body
 

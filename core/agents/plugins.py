@@ -25,7 +25,7 @@ from google.genai import types
 from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.agents.structured_output import remove_text_around_output
 from core.errors import ToolError
-from core.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
+from core.messages.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.messages import convert_messages, find_parameter_schema, list_tools, parameter_schema
 from core.models.provider import ModelRequest
@@ -38,7 +38,7 @@ from core.models.tool_calls import (
     refuse_malformed_arguments,
     unique_id,
 )
-from core.secret_redaction import RunSecrets, get_run_secrets, redact_secret_formats
+from core.observability.secret_redaction import RunSecrets, get_run_secrets, redact_secret_formats
 from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.writer import StoredSession

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from core.agents.events import StreamEvent
-from core.inbox_message import storable_text
-from core.secret_redaction import MAX_REDACTED_LEVELS, redact_json_secrets, redact_secrets
+from core.messages.inbox_message import storable_text
+from core.observability.secret_redaction import MAX_REDACTED_LEVELS, redact_json_secrets, redact_secrets
 from core.sessions.history import HistoryWindow
 
 #: Limits of a run record: tool calls, files, sources, and characters of their texts.

@@ -33,11 +33,11 @@ from core.agents.failures import explain_failure
 from core.agents.loader import BUILTIN_PROGRESS_TEXTS, get_progress_texts, has_memory_tool, list_llm_agents
 from core.agents.runner import ResumableRunner, RunCorrectedError
 from core.errors import ProviderError, SessionResetError, StepLimitError, TurnLostError
-from core.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, intersect_rights, to_user_state
+from core.messages.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.provider import DEFAULT_FILES, SupportedFiles
 from core.models.selection import AgentRunConfig
-from core.secret_redaction import RunSecrets, format_error, set_run_secrets
+from core.observability.secret_redaction import RunSecrets, format_error, set_run_secrets
 from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt

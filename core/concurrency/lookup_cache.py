@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from cachetools import LRUCache, TTLCache
 
 from core.errors import SurfaceError
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -10,7 +10,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if
 from tenacity.wait import wait_base, wait_exponential
 
 from core.errors import ParleyError, StoreError
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from core.inbox_message import InboxMessage, InboxOutcome
+from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.codec import NEWEST_FIRST, is_in_session
 from core.sessions.resume import is_prompt_stored
 from core.store.database import Database

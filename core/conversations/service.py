@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.conversations.status import SessionStatus, get_status
-from core.identity import BOT_PREFIX
-from core.inbox_message import InboxMessage, InboxOutcome, ReplyWithoutMention
+from core.messages.identity import BOT_PREFIX
+from core.messages.inbox_message import InboxMessage, InboxOutcome, ReplyWithoutMention
 from core.privacy.export import ExportFormat, ExportViewer, stream_export
 from core.sessions.lifecycle import find_session_row, new_session_row
 from core.store.database import Database

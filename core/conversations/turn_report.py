@@ -16,7 +16,7 @@ from core.store.schema import human_requests, inbox, messages, sessions, turns
 from core.store.turn_states import State
 from core.usage.meter import ModelCall, parse_stored_calls
 from core.usage.prices import Prices
-from core.usage.spending import get_latest_names
+from core.usage.spending_ledger import get_latest_names
 
 #: The most turns of a session, newest first, whose replies are searched for a message.
 _MAX_TURNS_SEARCHED = 200

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxOutcome
 from core.sessions.lifecycle import delete_prompts, lock_session_row
 from core.store.schema import human_requests, inbox, turns
 from core.store.turn_states import ACTIVE_STATES, State

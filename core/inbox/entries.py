@@ -17,9 +17,9 @@ from pydantic import TypeAdapter
 
 from core.concurrency.tasks import run_every
 from core.errors import StoreError
-from core.inbox_message import InboxMessage, InboxOutcome
+from core.messages.inbox_message import InboxMessage, InboxOutcome
+from core.observability.secret_redaction import format_error
 from core.privacy.vault import Cipher
-from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import IS_PENDING, inbox
 from core.store.upsert import build_insert

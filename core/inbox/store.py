@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
-from core.inbox_message import InboxMessage, InboxOutcome
+from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.privacy.redaction import delete_message_files
 from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
 from core.store.database import Database, Rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from core.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.store.schema import channels, inbox, sessions
 from core.store.upsert import insert_or_update

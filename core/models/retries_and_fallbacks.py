@@ -20,7 +20,7 @@ from google.genai import types
 from core.concurrency import event_loop
 from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
 from core.models.provider import ModelHandle
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

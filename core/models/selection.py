@@ -13,7 +13,7 @@ from google.genai import types
 from pydantic import Field
 
 from core.errors import SettingsError
-from core.identity import User
+from core.messages.identity import User
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.provider import ModelHandle
 from core.models.provider_registry import make_provider

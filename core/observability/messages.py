@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from pydantic_core import ErrorDetails
 
-from core.secret_redaction import redact_secrets
+from core.observability.secret_redaction import redact_secrets
 
 #: Most characters of a value in a message.
 _MAX_VALUE_CHARS = 60

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxOutcome
 from core.privacy.deletion_queries import (
     TOMBSTONE_PREFIX,
     delete_old_runs,
@@ -41,7 +41,7 @@ from core.turns.queries import is_active, is_waiting
 from core.turns.turn import CancelReason
 from core.usage.meter import utc_day
 from core.usage.prices import Prices
-from core.usage.spending import redact_person, redact_rows
+from core.usage.spending_ledger import redact_person, redact_rows
 
 #: The most seconds that a deletion waits for cancelled turns, and the seconds between two checks.
 CANCEL_TIMEOUT_SECONDS = 15.0

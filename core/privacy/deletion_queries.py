@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.identity import ANONYMOUS_USER, to_user_state
-from core.inbox_message import InboxOutcome
+from core.messages.identity import ANONYMOUS_USER, to_user_state
+from core.messages.inbox_message import InboxOutcome
 from core.sessions import state as scopes
 from core.sessions.lifecycle import (
     delete_prompts,
@@ -35,7 +35,7 @@ from core.store.schema import (
 from core.store.upsert import insert_or_ignore
 from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
-from core.usage.spending import has_person_id, record_turns, redact_rows
+from core.usage.spending_ledger import has_person_id, record_turns, redact_rows
 
 #: The outcome of an inbox message of which only the event key is left.
 FORGOTTEN_OUTCOME = "forgotten"

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from core.observability.messages import format_count
+from core.observability.secret_redaction import redact_json_secrets
 from core.privacy.export_attachments import ExportedFile
 from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
-from core.secret_redaction import redact_json_secrets
 from core.store.database import Database
 from core.store.schema import sessions, turns
 from core.usage.meter import parse_stored_calls

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.store.schema import denial_notices, feedback, human_requests, inbox, messages, spending
 from core.turns.queries import parse_inbox_message
 

@@ -31,8 +31,14 @@ from core.models.provider import (
     ToolSpec,
     describe_part,
 )
+from core.observability.secret_redaction import (
+    RunSecrets,
+    format_error,
+    get_run_secrets,
+    redact_secret_formats,
+    redact_secrets,
+)
 from core.privacy.vault import Cipher
-from core.secret_redaction import RunSecrets, format_error, get_run_secrets, redact_secret_formats, redact_secrets
 from core.store.database import Database
 from core.store.schema import prompts, sessions, turns
 from core.turns.queries import is_active

@@ -16,7 +16,7 @@ from google.adk.events.event import Event
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxOutcome
 from core.models.grounding import READ_URLS_KEY
 from core.models.tokens import estimate_tokens
 from core.models.tool_calls import read_signature
@@ -233,7 +233,8 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
 
 
 _TEXT_TYPES = (sa.Text, sa.JSON, JsonText)
-#: Columns without text of people. `core.usage.spending` redacts `usage`; `search_text` is computed from the content.
+#: Columns without text of people. `core.usage.spending_ledger` redacts `usage`; `search_text` is computed from the
+#: content.
 _KEY_COLUMNS = {
     "usage",
     "id",

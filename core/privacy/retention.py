@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import run_every
-from core.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxOutcome
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.database import Database
 from core.store.schema import denial_notices, inbox, messages, prompts, tool_calls, turns, workers

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from core.identity import current_author
+from core.messages.identity import current_author
 from core.models.grounding import SOURCE_KEYS, find_sources
 from core.privacy.export_attachments import ExportedFile, list_message_files, list_tool_files
 from core.sessions.codec import parse_event

@@ -13,7 +13,7 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_p
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.identity import to_one_line
+from core.messages.identity import to_one_line
 from core.models.media import UNKNOWN_TYPE, fit_file_name, identify_file
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value

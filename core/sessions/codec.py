@@ -15,7 +15,7 @@ from google.genai import types
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from core.models.tool_calls import part_text, read_signature, unique_id
-from core.secret_redaction import RunSecrets
+from core.observability.secret_redaction import RunSecrets
 from core.store.schema import messages
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.genai import types
 
-from core.identity import FALLBACK_AUTHOR
+from core.messages.identity import FALLBACK_AUTHOR
 
 _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
 
@@ -21,7 +21,7 @@ class EventRebuilder:
     `rebuild_event`. A stored tool response without a call id is assigned to the oldest call without a response.
 
     Args:
-        agent: the author of an event if its row has no author; empty for `core.identity.FALLBACK_AUTHOR`.
+        agent: the author of an event if its row has no author; empty for `core.messages.identity.FALLBACK_AUTHOR`.
     """
 
     def __init__(self, agent: str = "") -> None:

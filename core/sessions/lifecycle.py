@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.identity import current_author
+from core.messages.identity import current_author
+from core.sessions.agent_routing import AgentRouter
 from core.sessions.codec import list_blob_digests, parse_event
-from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import (
     artifacts,

@@ -17,7 +17,7 @@ from google.adk.sessions import Session
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.secret_redaction import RunSecrets
+from core.observability.secret_redaction import RunSecrets
 from core.sessions.codec import fold_text, has_word, mask_event, to_folded_column
 from core.sessions.writer import StoredSession
 from core.store.database import Database

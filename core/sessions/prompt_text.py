@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from core.identity import find_time_zone
-from core.secret_redaction import MASK, RunSecrets
+from core.messages.identity import find_time_zone
+from core.observability.secret_redaction import MASK, RunSecrets
 
 #: Separator between the parts of a prompt.
 PART_SEPARATOR = "\n\n"

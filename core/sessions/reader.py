@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.identity import FALLBACK_AUTHOR, current_author
-from core.secret_redaction import RunSecrets
+from core.messages.identity import FALLBACK_AUTHOR, current_author
+from core.observability.secret_redaction import RunSecrets
 from core.sessions import state as scopes
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, list_blob_digests, parse_event, restore_blobs
 from core.sessions.history import (
@@ -28,8 +28,8 @@ from core.sessions.history import (
     repair_history,
     token_budget_truncate,
 )
+from core.sessions.history_summary import to_prompt_events
 from core.sessions.legacy import EventRebuilder
-from core.sessions.summarizer import to_prompt_events
 from core.store.database import Database
 from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 

@@ -15,7 +15,7 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.models.tokens import estimate_tokens
-from core.secret_redaction import RunSecrets
+from core.observability.secret_redaction import RunSecrets
 from core.sessions.artifacts import FROM_EVENT_KEY
 from core.sessions.codec import mask_row, measure_event, parse_event, to_row
 from core.sessions.history import INTERRUPTED_ERROR, answer_calls

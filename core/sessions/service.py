@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from core.concurrency.retry import retry_store
 from core.errors import DamagedSessionError, StoreError
 from core.models.tokens import TokenCounter
-from core.secret_redaction import RunSecrets
+from core.observability.secret_redaction import RunSecrets
 from core.sessions import state as scopes
 from core.sessions.codec import (
     NEWEST_FIRST,

@@ -15,7 +15,7 @@ from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError
-from core.secret_redaction import RunSecrets
+from core.observability.secret_redaction import RunSecrets
 from core.sessions import state as scopes
 from core.sessions.codec import mask_row
 from core.sessions.history import HistoryWindow, is_user_message

@@ -12,7 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.errors import StoreError
 from core.observability import metrics
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

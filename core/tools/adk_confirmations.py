@@ -12,7 +12,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from pydantic import ValidationError
 
-from core.secret_redaction import MAX_JSON_DEPTH
+from core.observability.secret_redaction import MAX_JSON_DEPTH
 from core.sessions.codec import to_json_value
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL

@@ -17,7 +17,7 @@ from google.adk.events.request_input import RequestInput
 from google.genai import types
 
 from core.models.tool_calls import JsonLimitError, parse_json
-from core.secret_redaction import RunSecrets
+from core.observability.secret_redaction import RunSecrets
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL, NOT_ANSWERED_ERROR
 from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations, is_of_node

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import run_every
-from core.identity import AUTHOR, OTHERS, User, to_user_state
-from core.inbox_message import InboxOutcome
-from core.secret_redaction import format_error
+from core.messages.identity import AUTHOR, OTHERS, User, to_user_state
+from core.messages.inbox_message import InboxOutcome
+from core.observability.secret_redaction import format_error
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value
 from core.sessions.lifecycle import lock_session_row

@@ -1,7 +1,7 @@
 """Requests of a turn to people: approvals of tool calls, and questions.
 
 The deciders of a request are words and ids. `author` is the authors of the messages that led to the request, `others`
-is anybody else. `admins`, `everyone`, and ids of users and roles are as in `core.identity.is_permitted`.
+is anybody else. `admins`, `everyone`, and ids of users and roles are as in `core.messages.identity.is_permitted`.
 """
 
 import logging
@@ -13,9 +13,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.identity import AUTHOR, OTHERS, User, is_permitted
-from core.inbox_message import InboxMessage
-from core.secret_redaction import format_error
+from core.messages.identity import AUTHOR, OTHERS, User, is_permitted
+from core.messages.inbox_message import InboxMessage
+from core.observability.secret_redaction import format_error
 from core.sessions.resume import INPUT_CALL
 from core.store.schema import human_requests, turns
 from core.tools.adk_confirmations import ArgumentPath

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from core.errors import SettingsError
 from core.observability.messages import describe_invalid_value
-from core.secret_redaction import add_secret
+from core.observability.secret_redaction import add_secret
 
 if TYPE_CHECKING:
     from google.adk.tools.mcp_tool import McpToolset

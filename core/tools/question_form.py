@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from jsonschema.exceptions import ValidationError
 
-from core.identity import INVISIBLE_CHARACTERS
-from core.inbox_message import storable_text
+from core.messages.identity import INVISIBLE_CHARACTERS
+from core.messages.inbox_message import storable_text
 from core.models.tool_calls import JsonLimitError, check_json, parse_json
-from core.secret_redaction import MASK
+from core.observability.secret_redaction import MASK
 from core.sessions.resume import INPUT_CALL
 from core.tools.json_schema import AnswerValidator, MergedSchema, SchemaError, SchemaResolver, UncheckableError
 

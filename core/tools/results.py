@@ -13,10 +13,10 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from core.identity import to_one_line
+from core.messages.identity import to_one_line
 from core.models import media
 from core.models.messages import clean_text
-from core.secret_redaction import redact_vendor_keys
+from core.observability.secret_redaction import redact_vendor_keys
 
 #: Limit of all texts of a result: about the size of a whole history, and too small to block the event loop.
 MAX_RESULT_CHARACTERS = 100_000

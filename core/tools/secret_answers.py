@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.secret_redaction import RunSecrets, ValuePath, get_value
+from core.observability.secret_redaction import RunSecrets, ValuePath, get_value
 from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import find_masked_paths, has_secret_mark
 

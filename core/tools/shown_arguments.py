@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from core.identity import INVISIBLE_CHARACTERS
-from core.inbox_message import storable_text
+from core.messages.identity import INVISIBLE_CHARACTERS
+from core.messages.inbox_message import storable_text
 from core.models.tool_calls import JsonLimitError, check_json
 from core.observability.messages import format_count
-from core.secret_redaction import ValuePath, has_known_secret, replace_known_secrets
+from core.observability.secret_redaction import ValuePath, has_known_secret, replace_known_secrets
 
 #: The most characters of the arguments in a message.
 MAX_ARGUMENTS = 1200

@@ -22,7 +22,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.errors import ToolError
-from core.identity import User, find_time_zone, is_permitted
+from core.messages.identity import User, find_time_zone, is_permitted
 from core.tools.chat import find_chat
 
 #: Threads of tools: a tool that hangs must not block the event loop's default threads, which resolve host names.

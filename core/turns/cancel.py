@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage, InboxOutcome
+from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import lock_session_row
 from core.sessions.resume import close_questions
 from core.store.schema import human_requests, inbox, turns

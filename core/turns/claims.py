@@ -27,9 +27,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage, InboxOutcome
+from core.messages.inbox_message import InboxMessage, InboxOutcome
+from core.sessions.agent_routing import AgentRouter
 from core.sessions.resume import resume_run
-from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.errors import collect_unreadable
 from core.store.schema import human_requests, inbox, sessions, turns

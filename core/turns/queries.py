@@ -9,7 +9,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage, InboxOutcome
+from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.resume import discard_run, list_run_ids, resume_run
 from core.store.schema import IS_PENDING, human_requests, inbox, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
@@ -143,8 +143,7 @@ class RunAuthors:
 
     Attributes:
         messages: the messages that the run answers, and those of the runs that it continues, oldest first.
-        answers: the people who answered questions of these runs by a form, as `core.identity.to_user_state` returns
-            them. Of a forgotten person, only that there was one.
+        answers: the people who answered questions of these runs by a form, as `to_user_state` returns them. Of a forgotten person, only that there was one.
         first_author_ids: the platform's ids of the authors of the oldest run's messages.
         is_complete: whether each message can be read, so that its author is known.
     """

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.sessions.lifecycle import lock_session_row
 from core.store.schema import human_requests, inbox, turns
 from core.store.turn_states import ENDED_STATES

@@ -28,8 +28,8 @@ from cachetools import LRUCache
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.observability import tracing
+from core.sessions.agent_routing import AgentRouter
 from core.sessions.resume import discard_run, is_prompt_stored
-from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.notify import NotificationBus
 from core.store.schema import inbox, messages, turns

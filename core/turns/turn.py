@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.turns.queries import RerunKind
 from core.usage.meter import UsageMeter
 

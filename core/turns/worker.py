@@ -10,8 +10,8 @@ from typing import Any
 from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
 from core.errors import StoreError, TurnLostError
+from core.observability.secret_redaction import describe_failure, format_error
 from core.observability.tracing import trace_turn
-from core.secret_redaction import describe_failure, format_error
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 

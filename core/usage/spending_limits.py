@@ -5,7 +5,7 @@ beside it, and the expected cost of the next one, with its files (`core.usage.fi
 spending and all reservations are below every limit. An answer that grows longer than expected is checked again, with
 twice its length, and ends if the others have reached a limit. So the last call may exceed a limit by its own cost, and
 no call follows it, also if many begin at once. The rows belong to the turn, not to the worker: the next attempt at the
-turn replaces them, and so do the final rows when the turn is recorded (`core.usage.spending`).
+turn replaces them, and so do the final rows when the turn is recorded (`core.usage.spending_ledger`).
 """
 
 import logging
@@ -26,12 +26,12 @@ from core.errors import (
     StoreError,
     UserSpendingLimitError,
 )
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import spending
 from core.usage.meter import EXPECTED_OUTPUT_TOKENS, ModelCall, RunningCall, UsageMeter, utc_day
 from core.usage.prices import Prices, format_dollars
-from core.usage.spending import GROUP_COLUMNS, SpendingStore, make_rows
+from core.usage.spending_ledger import GROUP_COLUMNS, SpendingStore, make_rows
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.store.schema import denial_notices, inbox
 from core.store.upsert import build_insert

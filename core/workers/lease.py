@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
 from core.errors import StoreError
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import workers
 

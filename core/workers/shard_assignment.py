@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Collection
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import channels, workers
 from core.store.upsert import insert_or_ignore

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from channels.i18n import messages as words
 from chatrig.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, ScriptedResponse, SendFile
-from core.secret_redaction import MASK
+from core.observability.secret_redaction import MASK
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
 from tests.acceptance.test_privacy import run_command

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from channels.rate_limits.caller import Caller
+from channels.rate_limits.retries import Caller
 from chatrig.discord import GuildChannel
 from chatrig.slack import SlackSimulator
 from tests.channels.discord import conftest as discord_tests

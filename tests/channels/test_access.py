@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from channels.access import DM_RULE, AccessDecision, AccessPolicy, AccessRules
-from core.identity import Actor, Location
+from core.messages.identity import Actor, Location
 
 HERE = Location("T1", "thread", ("C1", "cat"))
 ALONE = Location("T1", "D1", is_direct=True)

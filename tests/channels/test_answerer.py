@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from channels.i18n import messages as words
-from channels.rate_limits import caller as calls
+from channels.rate_limits import retries as calls
 from channels.turns import error_messages
 from chatrig.models import DropConnection, Fail, Pause, Say, Stall
 from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime
 from core.errors import StoreError
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.store.schema import turns, workers
 from core.turns import worker
 from core.turns.store import TurnStore

@@ -20,7 +20,7 @@ from channels.platform import Platform, Platforms
 from channels.requests.request_message import RequestMessages
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ReplySettings
 from channels.turns.error_messages import ErrorMessages
-from channels.turns.rerender import ReplyRerenderer
+from channels.turns.update_after_edit import ReplyRerenderer
 from chatrig.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
@@ -30,11 +30,11 @@ from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
-from core.identity import AUTHOR
 from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
-from core.inbox_message import ReplyWithoutMention
+from core.messages.identity import AUTHOR
+from core.messages.inbox_message import ReplyWithoutMention
 from core.models.adapter import ModelAdapter
 from core.models.provider import ModelHandle
 from core.models.provider_registry import make_provider
@@ -42,9 +42,9 @@ from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import TokenCounter
 from core.models.vendors import VendorSettings
 from core.privacy.prompts import PromptStore
+from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.artifacts import ArtifactService
 from core.sessions.prompt_text import QUOTE_END
-from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
@@ -56,7 +56,7 @@ from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import TurnRunner, Worker
 from core.usage.prices import Prices
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.usage.user_rate_limits import NO_RATE_LIMITS, DenialNoticeStore, UserRateLimiter
 from core.workers.lease import Lease

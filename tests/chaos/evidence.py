@@ -9,8 +9,8 @@ from pathlib import Path
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.identity import DEFAULT_AGENT_NAME
-from core.inbox_message import InboxMessage
+from core.messages.identity import DEFAULT_AGENT_NAME
+from core.messages.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService

@@ -17,7 +17,7 @@ from channels.i18n import messages as words
 from chatrig.discord import DiscordSimulator
 from chatrig.models import ScriptedOpenAI
 from chatrig.slack import SlackSimulator
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 from core.sessions.lifecycle import new_session_row
 from core.store.database import Database
 from core.store.schema import channels, sessions

@@ -14,7 +14,7 @@ from core.concurrency import event_loop, retry
 from core.errors import StoreError
 from core.inbox.store import InboxStore
 from core.models.tokens import TokenCounter
-from core.sessions.routing import AgentProfile, AgentRouter
+from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database, Rows
 from core.store.schema import workers

@@ -37,7 +37,7 @@ MAX_ENTRIES = 16
 ENTRIES = {"core": 18, "tests/core": 18, "simulator/src/chatrig": 17}
 
 MAX_LINES = 600
-SMALL_LINES = 40
+SMALL_LINES = 35
 MAX_SMALL_MODULES = 20
 
 FOLDERS = [

@@ -61,11 +61,11 @@ from core.conversations.overview import (
 )
 from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
-from core.identity import User, to_user_state
 from core.inbox.entries import EntryStore
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox.watermarks import Watermarks
-from core.inbox_message import InboxMessage
+from core.messages.identity import User, to_user_state
+from core.messages.inbox_message import InboxMessage
 from core.privacy.deletion import DeletionPreview, DeletionResult
 from core.store.database import Database
 from core.store.migrate import migrate

@@ -23,13 +23,13 @@ from core.agents import factory
 from core.agents.factory import create_plugins
 from core.agents.media import MediaPlugin
 from core.agents.runtime import AgentRuntime, RunRequest
-from core.identity import ADMINS
+from core.messages.identity import ADMINS
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions import state
+from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.artifacts import ArtifactService
 from core.sessions.memory import MemoryService
-from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import artifacts, sessions
 from core.tools.adk_confirmations import ConfirmationRequest, standing_approval_key
@@ -80,7 +80,7 @@ async def simulator(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 NAMES = {
     "a path upwards": "../../etc/passwd",
     "a path of this machine": "/etc/passwd",
-    "a module": "core.sessions.routing",
+    "a module": "core.sessions.agent_routing",
     "an agent that nobody may choose": "payroll",
     "an agent of another place": "law",
     "a mention in the name": "<@everyone>@everyone",

@@ -18,8 +18,8 @@ from core.inbox.entries import InboxEntry
 from core.models.tokens import TokenCounter
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export_attachments import safe_name
+from core.sessions.history_summary import INSTRUCTION, Summarizer, create_summary_event, to_prompt_events
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_END, QUOTE_OPEN
-from core.sessions.summarizer import INSTRUCTION, Summarizer, create_summary_event, to_prompt_events
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
 from tests.channels.discord.conftest import run_bot as discord_running

@@ -14,7 +14,7 @@ from chatrig.models import Pause, Say
 from chatrig.slack import SlackSimulator
 from core.store.schema import spending
 from core.usage.prices import to_amount
-from core.usage.spending import FIRST_DAY
+from core.usage.spending_ledger import FIRST_DAY
 from core.usage.spending_limits import SpendingLimits
 from tests.channels.platforms import PLATFORMS, run_conversation, run_simulator, wait_for_texts
 from tests.channels.slack.conftest import WiredSlackBot, run_bot

@@ -17,9 +17,9 @@ from channels.i18n import messages as words
 from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 from core.agents.run_record import FileRecord, RunRecord, ToolCallRecord, format_arguments
 from core.conversations.turn_report import ApprovalRecord, TurnReports
+from core.observability.secret_redaction import add_secret
 from core.privacy.export import stream_export
 from core.privacy.prompts import PromptStore, StoredPrompt
-from core.secret_redaction import add_secret
 from core.store.schema import prompts as stored_prompts
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices

@@ -21,9 +21,9 @@ from channels.settings import AttachmentLimits
 from chatrig.discord import DiscordSimulator
 from chatrig.models import ReceivedRequest
 from chatrig.slack import SlackSimulator
-from core.inbox_message import Attachment
+from core.messages.inbox_message import Attachment
 from core.models.provider import DEFAULT_FILES
-from core.secret_redaction import add_secret, redact_secrets
+from core.observability.secret_redaction import add_secret, redact_secrets
 from core.sessions.prompt_text import (
     CONTINUATION_PREFIX,
     INDENT,

@@ -9,7 +9,7 @@ from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
 
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool
 from tests.fixtures.conversation import Converse, ScriptedProvider

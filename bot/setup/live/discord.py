@@ -7,7 +7,7 @@ from channels.base import File, Priority
 from channels.discord.client.api import DiscordApi, SentMessage
 from channels.discord.client.auth import log_in, make_client
 from channels.discord.settings import DiscordSettings
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 
 _CHANNEL = "/channels/{channel}"
 _MESSAGE = f"{_CHANNEL}/messages/{{message}}"

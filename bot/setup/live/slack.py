@@ -10,7 +10,7 @@ import aiohttp
 from bot.setup.live.steps import PAUSES, REPORT_REMEDY, LiveStep, StepError, StepRunner
 from bot.setup.probes import CheckVerdict
 from channels.base import File
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES, make_session, make_web_client
 from channels.slack.client.blocks import message_content

@@ -9,9 +9,9 @@ from typing import Any
 
 from bot.setup.live.recorder import Exchange, ExchangeRecorder
 from bot.setup.probes import CheckResult, CheckVerdict
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from core.errors import ParleyError, SettingsError
-from core.secret_redaction import describe_failure
+from core.observability.secret_redaction import describe_failure
 
 #: Seconds that a step may take, with the waits that the platform demands (Slack: up to a minute) and retries.
 STEP_SECONDS = 90.0

@@ -15,9 +15,9 @@ from channels.base import Button, File, Priority
 from channels.discord.client.components import make_view
 from channels.discord.client.files import to_discord_files
 from channels.discord.client.rate_limits import REQUEST_PRIORITY, PendingCalls, trace_requests
-from channels.rate_limits.caller import RETRY_SECONDS, Caller, RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
+from channels.rate_limits.retries import RETRY_SECONDS, Caller, RefusedError, TransientError
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from discord.backoff import ExponentialBackoff
 from discord.gateway import DiscordWebSocket
 
 from channels.discord.client.auth import MAX_WAIT_SECONDS
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

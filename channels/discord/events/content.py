@@ -12,8 +12,8 @@ import discord
 
 from channels.discord.session_ids import snowflake_time
 from channels.discord.text import find_mentions, replace_tokens
-from core.identity import clean_name
-from core.inbox_message import Attachment, storable_text
+from core.messages.identity import clean_name
+from core.messages.inbox_message import Attachment, storable_text
 
 MentionNames = Mapping[tuple[str, int], str]
 

@@ -12,7 +12,7 @@ from channels.discord.events.content import read_content
 from channels.intake.downloads import FileClient
 from channels.platform import FetchedFile, FileCheck, UnreadableFileError
 from core.errors import SurfaceError
-from core.inbox_message import Attachment
+from core.messages.inbox_message import Attachment
 
 #: HTTP statuses of an expired address.
 _EXPIRED_STATUSES = (403, 404)

@@ -17,7 +17,7 @@ from channels.base import Priority
 from channels.discord.client.api import DiscordApi
 from channels.discord.session_ids import EPHEMERAL, thread_id_of, time_snowflake
 from channels.intake.incoming import IncomingMessage
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from core.concurrency.lookup_cache import LookupCache
 from core.inbox.watermarks import ActivePlace
 

@@ -29,14 +29,14 @@ from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Backfill
 from channels.intake.handler import IntakeHandler
 from channels.intake.incoming import EDIT_MENTION_WINDOW_SECONDS, Incoming, IncomingChange, IncomingMessage
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from core.concurrency.lookup_cache import LookupCache
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService
 from core.errors import StoreError, SurfaceError
-from core.inbox_message import InboxMessage
-from core.secret_redaction import format_error
+from core.messages.inbox_message import InboxMessage
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from channels.discord.session_ids import (
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import addresses_others, remove_mentions
 from channels.intake.incoming import IncomingMessage
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 
 
 def is_from_person(message: discord.Message) -> bool:

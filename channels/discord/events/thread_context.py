@@ -18,10 +18,10 @@ from channels.discord.events.mentions import DiscordMentionResolver
 from channels.discord.events.thread_titles import to_context_message
 from channels.discord.session_ids import event_key, snowflake_time, thread_id_of, time_snowflake
 from channels.discord.text import shorten
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from core.conversations.history_state import HistoryState
-from core.identity import BOT_PREFIX
-from core.inbox_message import Attachment, InboxMessage
+from core.messages.identity import BOT_PREFIX
+from core.messages.inbox_message import Attachment, InboxMessage
 
 #: Messages of a thread that are fetched for one turn, the newest ones. Discord returns 100 a call.
 MAX_MESSAGES = 300

@@ -10,8 +10,8 @@ import discord
 
 from channels.base import ContextMessage
 from channels.discord.session_ids import snowflake_time, thread_id_of
-from core.identity import clean_name
-from core.inbox_message import InboxMessage, storable_text
+from core.messages.identity import clean_name
+from core.messages.inbox_message import InboxMessage, storable_text
 
 #: Characters of a title. Discord: the limit of a thread's name.
 MAX_TITLE_LENGTH = 100

@@ -35,14 +35,14 @@ from channels.i18n.messages import MessageCatalog
 from channels.intake.context import about_reference
 from channels.intake.handler import IntakeHandler, Retract
 from channels.intake.incoming import SYNCHRONOUS_SECONDS, IncomingMessage, MenuAction
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.replies.buttons import Press, parse_button
 from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
-from core.identity import BOT_PREFIX
 from core.inbox.entries import EntryKind, InboxEntry
-from core.inbox_message import Attachment, InboxMessage, storable_text
-from core.secret_redaction import format_error
+from core.messages.identity import BOT_PREFIX
+from core.messages.inbox_message import Attachment, InboxMessage, storable_text
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

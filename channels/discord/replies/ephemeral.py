@@ -7,8 +7,8 @@ from typing import Any
 from channels.base import Button, File, Priority
 from channels.discord.client.responses import RESPONSE_ID, InteractionResponder
 from channels.discord.replies.surface import DiscordMessageSurface, get_edit_outcome, ignore_deleted
-from channels.rate_limits.caller import TransientError
 from channels.rate_limits.limiter import RateLimiter
+from channels.rate_limits.retries import TransientError
 from channels.replies.diff import Content
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, PostOutcome

@@ -25,8 +25,8 @@ from channels.discord.replies.reactions import add_reaction
 from channels.discord.text import DiscordMarkdown, utf16_size
 from channels.i18n import messages as words
 from channels.markdown.dialect import MessageLimits
-from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
+from channels.rate_limits.retries import RefusedError, TransientError
 from channels.replies.buttons import RATING_PREFIXES
 from channels.replies.diff import Content
 from channels.replies.reactions import QueuedReactions

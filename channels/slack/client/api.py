@@ -9,9 +9,9 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.base import File, Priority
-from channels.rate_limits.caller import RETRY_SECONDS, Caller, RateLimitDeadlineError, RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
+from channels.rate_limits.retries import RETRY_SECONDS, Caller, RateLimitDeadlineError, RefusedError, TransientError
 from channels.slack.client.rate_limits import TIER_4
 from channels.slack.client.workspaces import WorkspaceTokenStore
 from core.errors import SurfaceError

@@ -17,7 +17,7 @@ from slack_sdk.signature import SignatureVerifier
 
 from channels.base import ARRIVED_AT
 from core.concurrency.tasks import BackgroundTasks
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.client.workspaces import WorkspaceTokenStore
 from core.errors import StoreError
+from core.observability.secret_redaction import format_error
 from core.privacy.vault import Vault
-from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from cachetools import TTLCache
 
-from channels.rate_limits.caller import RefusedError, TransientError
+from channels.rate_limits.retries import RefusedError, TransientError
 from core.errors import StoreError
+from core.observability.secret_redaction import add_secret
 from core.privacy.vault import Vault
-from core.secret_redaction import add_secret
 
 log = logging.getLogger(__name__)
 

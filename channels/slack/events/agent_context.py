@@ -12,7 +12,7 @@ from cachetools import TTLCache
 
 from channels.intake.incoming import IncomingMessage
 from channels.slack.events.parser import workspace_of
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.privacy.vault import Cipher
 
 #: The most users whose entities are in memory, and the seconds for which they are.

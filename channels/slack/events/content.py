@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from channels.slack.text import escape, mentioned_ids
-from core.identity import BOT_PREFIX, clean_name
-from core.inbox_message import Attachment, format_file_names, storable_text
+from core.messages.identity import BOT_PREFIX, clean_name
+from core.messages.inbox_message import Attachment, format_file_names, storable_text
 
 #: The user that posts Slack's own messages. Slack: `users.info` calls it no bot (slackapi/bolt-js #794).
 SLACKBOT = "USLACKBOT"

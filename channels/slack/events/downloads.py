@@ -9,12 +9,12 @@ from typing import Any
 
 from channels.intake.downloads import FileClient
 from channels.platform import FetchedFile, FileCheck, UnreadableFileError
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_4
 from channels.slack.events.content import parse_file
 from core.errors import SurfaceError
-from core.inbox_message import Attachment
+from core.messages.inbox_message import Attachment
 
 log = logging.getLogger(__name__)
 

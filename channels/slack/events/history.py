@@ -13,7 +13,7 @@ from typing import Any
 from channels.base import Priority
 from channels.intake.backfill import ACTIVE_SECONDS
 from channels.intake.incoming import IncomingMessage
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import HISTORY, TIER_3
 from channels.slack.directory import WorkspaceDirectory

@@ -9,8 +9,8 @@ from channels.slack.events.content import MessageContent, bot_id_of, read_messag
 from channels.slack.session_ids import PLATFORM, event_key, is_direct, place_id, session_id
 from channels.slack.settings import DmSessions
 from channels.slack.text import addresses_others, make_title, remove_mention
-from core.identity import Actor, Location
-from core.inbox_message import InboxMessage, storable_text
+from core.messages.identity import Actor, Location
+from core.messages.inbox_message import InboxMessage, storable_text
 
 #: Subtypes of the messages that people write; all others are for messages of Slack itself or of bots, and for edits.
 _USER_SUBTYPES = {None, "file_share", "me_message", "thread_broadcast"}

@@ -17,7 +17,7 @@ from channels.slack.events.parser import is_from_person_or_bot
 from channels.slack.session_ids import PLATFORM, event_key
 from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 
 #: The most messages that one call returns (Slack's limit), and the most calls for one turn.
 PAGE_SIZE = 999

@@ -20,7 +20,7 @@ from channels.i18n import messages as words
 from channels.intake.context import about_reference
 from channels.intake.handler import IntakeHandler, Retract
 from channels.intake.incoming import Incoming, IncomingMessage
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed_id
 from channels.slack.events.authors import resolve_authors
@@ -32,10 +32,10 @@ from channels.slack.platform import SlackPlatform
 from channels.slack.session_ids import event_key, session_id, thread_ts_of
 from channels.slack.text import escape, escape_tokens, make_title, to_plain_text
 from core.errors import StoreError, SurfaceError
-from core.identity import BOT_PREFIX
 from core.inbox.entries import InboxEntry
-from core.inbox_message import Attachment, InboxMessage, storable_text
-from core.secret_redaction import format_error
+from core.messages.identity import BOT_PREFIX
+from core.messages.inbox_message import Attachment, InboxMessage, storable_text
+from core.observability.secret_redaction import format_error
 from core.tools.human_requests import Question
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 from channels.base import Button, File
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.slack.client.blocks import message_content
 from channels.slack.client.rate_limits import TIER_4
 from channels.slack.events.parser import workspace_of
@@ -23,7 +23,7 @@ from channels.slack.replies.surface import LIMITS, POST_WINDOW
 from channels.slack.session_ids import PLATFORM, place_id
 from channels.slack.text import escape_tokens
 from core.inbox.entries import EntryKind, InboxEntry
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 
 #: Links are not unfurled.
 _NO_UNFURLING = {"unfurl_links": False, "unfurl_media": False}

@@ -14,8 +14,8 @@ from typing import Any
 from cachetools import TTLCache
 
 from channels.base import Priority
-from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
+from channels.rate_limits.retries import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3, TIER_4
 from core.concurrency.tasks import BackgroundTasks

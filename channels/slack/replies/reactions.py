@@ -3,7 +3,7 @@
 from functools import partial
 
 from channels.markdown.emoji_names import to_short_name
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.replies.reactions import Address, QueuedReactions
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_2, TIER_3

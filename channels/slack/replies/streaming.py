@@ -8,8 +8,8 @@ from typing import Any
 from cachetools import TTLCache
 
 from channels.base import Button
-from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
+from channels.rate_limits.retries import RefusedError, TransientError
 from channels.replies.diff import StreamRules
 from channels.replies.stream import StreamPart
 from channels.replies.surface import StartOutcome, StreamEndedError

@@ -8,8 +8,8 @@ from typing import Any
 
 from channels.base import STATUS_RESERVE, File, FileRefusedError, Priority
 from channels.markdown.dialect import MessageLimits
-from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
+from channels.rate_limits.retries import RefusedError, TransientError
 from channels.replies.diff import Content
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
+from channels.rate_limits.retries import RefusedError
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import HISTORY, TIER_2, TIER_3
 from channels.slack.replies.assistant import AssistantThreads

@@ -7,7 +7,7 @@ from typing import Any
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from core.identity import to_one_line
+from core.messages.identity import to_one_line
 from core.models.media import fit_file_name, identify_file
 
 MAX_CHARACTERS = 1_000_000

@@ -4,7 +4,7 @@ from typing import Any
 
 from google.adk.tools.tool_context import ToolContext
 
-from core.identity import ADDRESSED_STATE_KEY
+from core.messages.identity import ADDRESSED_STATE_KEY
 
 
 async def stay_silent(tool_context: ToolContext) -> dict[str, Any]:

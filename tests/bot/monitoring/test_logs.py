@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from bot.monitoring import logs
+from core.observability.secret_redaction import add_secret, redact_json_secrets
 from core.observability.tracing import trace_turn
-from core.secret_redaction import add_secret, redact_json_secrets
 
 #: Secret of each kind, and a text that contains it.
 SECRETS = {

@@ -10,7 +10,7 @@ from bot.setup.probes import CheckVerdict
 from chatrig.discord import DiscordSimulator
 from chatrig.slack import SlackSimulator
 from core.errors import SettingsError
-from core.identity import Actor, Location
+from core.messages.identity import Actor, Location
 from core.usage.user_rate_limits import RateLimit
 from tests.channels.discord.conftest import clean_discord_library
 

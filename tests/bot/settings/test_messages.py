@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from bot.agents_file import AgentTable, read_agents
+from bot.agents_toml import AgentTable, read_agents
 from bot.cli.main import cli
 from bot.monitoring import logs
 from bot.settings import Settings, load_settings

@@ -7,7 +7,7 @@ from bot.settings import DEFAULT_MODEL, LOCAL_MODEL, load_settings
 from bot.simulator.model_keys import save_key
 from chatrig.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from core.errors import ParleyError, SettingsError
-from core.secret_redaction import redact_secrets
+from core.observability.secret_redaction import redact_secrets
 
 COMMENTED = "# mine\nLOG_LEVEL=DEBUG\n"
 

@@ -27,7 +27,7 @@ from chatrig.discord import DiscordCallRecord, DiscordMessage, DiscordSimulator
 from chatrig.discord import GuildChannel as Place
 from chatrig.discord.shapes import SHAPES, find_request_errors
 from chatrig.discord.state.permissions import PERMISSIONS
-from core.inbox_message import InboxOutcome, ReplyWithoutMention
+from core.messages.inbox_message import InboxOutcome, ReplyWithoutMention
 from core.sessions.prompt_text import QUOTE_END
 from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core, wait_until
 

@@ -19,7 +19,7 @@ from channels.settings import BackfillLimits
 from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.watermarks import ActivePlace, Watermarks
-from core.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.store.schema import sessions
 from core.turns.queries import record_message

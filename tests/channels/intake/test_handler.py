@@ -20,16 +20,16 @@ from channels.replies.buttons import ButtonAction, create_button
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.surface import Surface
 from channels.requests.request_message import RequestMessages
-from channels.turns.rerender import ReplyRerenderer
+from channels.turns.update_after_edit import ReplyRerenderer
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import DamagedSessionError, StoreError, SurfaceError
-from core.identity import Actor
 from core.inbox.entries import EntryStore, InboxEntry
 from core.inbox.store import InboxStore
-from core.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
+from core.messages.identity import Actor
+from core.messages.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
 from core.privacy.vault import Cipher
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
@@ -38,7 +38,7 @@ from core.tools.human_request_service import HumanRequestService
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 from core.usage.user_rate_limits import DenialNoticeStore
 from tests.channels.wiring import BUDGET, MODELS, create_successor
 from tests.fixtures import empty_databases as tables

@@ -16,7 +16,7 @@ from channels.intake.attachments import AttachmentReader
 from channels.platform import FetchedFile, FileCheck, Platform
 from channels.settings import AttachmentLimits
 from chatrig.slack import SlackFile, SlackSimulator
-from core.inbox_message import Attachment, InboxMessage
+from core.messages.inbox_message import Attachment, InboxMessage
 from core.models.provider import DEFAULT_FILES
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.schema import blobs, messages

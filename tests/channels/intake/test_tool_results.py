@@ -7,7 +7,7 @@ import pytest
 from google.adk.tools import exit_loop
 
 from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedResponse
-from core import secret_redaction
+from core.observability import secret_redaction
 from tests.channels.platforms import run_conversation, wait_for_answer
 
 LINK = "https://x/?code=1&key=2&sig=3"

@@ -1,7 +1,7 @@
 import asyncio
 
-from channels.rate_limits.caller import Caller, TransientError, cancel_unless
 from channels.rate_limits.limiter import Window
+from channels.rate_limits.retries import Caller, TransientError, cancel_unless
 from channels.replies.reactions import Address, QueuedReactions
 from core.errors import SurfaceError, TurnLostError
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from channels.base import STATUS_RESERVE, Button, File, Priority
 from channels.i18n import messages as words
 from channels.i18n.messages import PLACEHOLDER
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.replies import reply as reply_module
 from channels.replies.reply import Reply
 from core.errors import SurfaceError, TurnLostError

@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr
 
 from channels.i18n import messages as words
 from chatrig.models import CallTool, Pause, Say
-from core.identity import OTHERS, USER_STATE_KEY
+from core.messages.identity import OTHERS, USER_STATE_KEY
 from core.store.schema import human_requests
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool

@@ -10,8 +10,7 @@ import pytest
 from channels.i18n import messages as words
 from channels.intake.incoming import IncomingChange
 from channels.settings import EXTRA_BUTTONS
-from channels.turns import rerender
-from channels.turns.rerender import ReplyRerenderer
+from channels.turns.update_after_edit import ReplyRerenderer
 from chatrig.models import Fail, Pause, Say
 from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime
@@ -152,7 +151,7 @@ async def test_a_deletion_survives_a_change_of_the_worker(simulator: Any, tmp_pa
 async def test_a_rerendered_answer_does_not_replace_a_newer_one(
     simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started, go_on, load = asyncio.Event(), asyncio.Event(), rerender.load_files
+    started, go_on, load = asyncio.Event(), asyncio.Event(), update_after_edit.load_files
 
     async def load_slowly(runtime: AgentRuntime, session_id: str, run_id: str) -> Any:
         if not started.is_set():
@@ -163,7 +162,7 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
     async with run_conversation(simulator, tmp_path, "Five.", "Four.") as chat:
         await chat.say("two and tow?")
         await chat.bot.wait_for_turns(1)
-        monkeypatch.setattr(rerender, "load_files", load_slowly)
+        monkeypatch.setattr(update_after_edit, "load_files", load_slowly)
         (row,) = await chat.bot.list_inbox_messages()
         await change_message(chat, row, "two and two?")
         await started.wait()

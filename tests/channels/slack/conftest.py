@@ -22,7 +22,7 @@ from channels.slack.manifest import manifest
 from channels.slack.platform import SlackPlatform
 from channels.slack.settings import DEFAULT_PROMPTS, SlackSettings, Streaming
 from chatrig.slack import SlackMessage, SlackSimulator
-from core.inbox_message import ReplyWithoutMention
+from core.messages.inbox_message import ReplyWithoutMention
 from core.privacy.vault import Vault
 from core.store.database import Database
 from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core

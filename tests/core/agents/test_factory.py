@@ -6,7 +6,7 @@ from google.adk.agents import LlmAgent
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
 from core.errors import SettingsError
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 from core.tools.tool import current_time, to_adk_tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 

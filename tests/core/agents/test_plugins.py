@@ -19,10 +19,10 @@ from google.adk.workflow import Workflow
 from google.genai import types
 from pydantic import BaseModel
 
-from core import secret_redaction as secrets
 from core.agents.plugins import MAX_ERROR_CHARACTERS
 from core.errors import StoreError
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
+from core.observability import secret_redaction as secrets
 from core.sessions.resume import resume_run
 from core.store.schema import tool_calls
 from core.tools.call_log import ToolCallLog

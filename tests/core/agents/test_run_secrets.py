@@ -17,8 +17,8 @@ from google.genai import types
 from core.agents.factory import create_plugins
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ModelRequest, Text, ToolCall, ToolResult
+from core.observability.secret_redaction import MASK
 from core.privacy.retention import CleanupService
-from core.secret_redaction import MASK
 from core.sessions.memory import MemoryService
 from core.sessions.resume import discard_run, resume_run
 from core.store.schema import memories, messages

@@ -24,7 +24,7 @@ from core.errors import (
     ProviderUnavailableError,
     StepLimitError,
 )
-from core.identity import User
+from core.messages.identity import User
 from core.models.adapter import ModelAdapter
 from core.models.finish_reasons import BLOCKED_NOTE, CUT_OFF_NOTE
 from core.models.provider import Done, ProviderEvent, Text, Thought, ToolCall, ToolResult

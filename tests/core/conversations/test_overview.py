@@ -17,7 +17,7 @@ from core.store.turn_states import EndState
 from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
 from core.usage.prices import Prices
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 from tests.core.conftest import FailingDatabase, complete_turn
 from tests.fixtures.inbox_messages import inbound
 

@@ -14,12 +14,12 @@ from google.adk.events.event import Event
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService, LatestTurn
 from core.inbox.store import InboxStore
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.privacy.retention import DAY_SECONDS, CleanupService
 from core.sessions import resume
+from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.resume import correction_run_id
-from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import feedback as feedback_table
 from core.store.schema import inbox as inbox_table

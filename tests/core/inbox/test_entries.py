@@ -11,10 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.identity import Actor, Location
 from core.inbox import entries as entries_module
 from core.inbox.entries import MAX_AGE_SECONDS, EntryStore, InboxEntry
-from core.inbox_message import InboxOutcome
+from core.messages.identity import Actor, Location
+from core.messages.inbox_message import InboxOutcome
 from core.privacy.retention import CleanupService
 from core.privacy.vault import Cipher
 from core.store.database import Database

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
-from core.inbox_message import Attachment, InboxMessage
+from core.messages.inbox_message import Attachment, InboxMessage
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
 from core.store.schema import inbox as table

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
-from core.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.turns.queries import record_message
 from tests.fixtures.inbox_messages import inbound

@@ -27,7 +27,7 @@ from core.errors import (
     ProviderUnavailableError,
     SettingsError,
 )
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 from core.models import retries_and_fallbacks as fallbacks
 from core.models.adapter import ModelAdapter
 from core.models.media import shorten_history

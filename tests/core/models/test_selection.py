@@ -13,7 +13,7 @@ from core.agents.config import AgentConfig
 from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime
 from core.errors import SettingsError
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ModelHandle, Text, Thought
 from core.models.selection import ModelRegistry, ModelSelectionPlugin

@@ -22,10 +22,10 @@ from core.privacy.retention import DAY_SECONDS, RetentionService
 from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import to_row
 from core.sessions.history import repair_history
+from core.sessions.history_summary import create_summary_event
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt, build_quote, describe_local_time, quote_message
 from core.sessions.service import SessionService
-from core.sessions.summarizer import create_summary_event
 from core.sessions.writer import StoredSession
 from core.store.schema import human_requests, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
@@ -34,7 +34,7 @@ from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage.meter import ModelCall, UsageMeter
 from core.usage.prices import Prices
-from core.usage.spending import FIRST_DAY, SpendingStore, make_rows
+from core.usage.spending_ledger import FIRST_DAY, SpendingStore, make_rows
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import call_event, model_event, response_event
 from tests.fixtures.inbox_messages import inbound

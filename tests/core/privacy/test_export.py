@@ -17,18 +17,18 @@ from core.privacy.export_attachments import safe_name
 from core.privacy.transcript import stream_runs
 from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import to_row
+from core.sessions.history_summary import create_summary_event
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.service import SessionService
-from core.sessions.summarizer import create_summary_event
 from core.sessions.writer import StoredSession
 from core.store.schema import messages, sessions
 from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
 from core.usage.prices import Prices, format_exact_dollars
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import call_event, model_event, response_event
-from tests.core.usage.test_spending import CALL, COST, MODEL, PRICES, claim_turn
+from tests.core.usage.test_spending_ledger import CALL, COST, MODEL, PRICES, claim_turn
 from tests.fixtures.inbox_messages import inbound
 
 SESSION = "place:1"

@@ -12,11 +12,11 @@ from core.errors import SettingsError
 from core.inbox.store import InboxStore
 from core.models.provider import Media, ModelMessage, ModelRequest, Text, Thought, ToolCall, ToolResult, ToolSpec
 from core.models.tokens import TokenCounter
+from core.observability.secret_redaction import MASK, RunSecrets, add_secret, set_run_secrets
 from core.privacy import prompts as prompts_module
 from core.privacy.deletion import DeletionRequest, DeletionService, wipe
 from core.privacy.prompts import MAX_CHARACTERS, PromptStore, StoredPrompt
 from core.privacy.retention import DAY_SECONDS, CleanupService, RetentionService
-from core.secret_redaction import MASK, RunSecrets, add_secret, set_run_secrets
 from core.sessions.lifecycle import lock_session_row
 from core.sessions.service import SessionService
 from core.store.schema import messages, prompts

@@ -8,7 +8,7 @@ from google.adk.events.event_actions import EventActions, EventCompaction
 from google.genai import types
 from hypothesis import given
 
-from core.secret_redaction import RunSecrets
+from core.observability.secret_redaction import RunSecrets
 from core.sessions import codec as record
 from core.sessions.codec import MAX_INLINE_BYTES
 from core.sessions.legacy import EventRebuilder

@@ -12,8 +12,8 @@ from core.agents.factory import create_plugins
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
+from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.lifecycle import reassign_sessions
-from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import sessions
 from core.tools.call_log import ToolCallLog

@@ -8,7 +8,7 @@ from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.workflow import Workflow
 
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 from core.models.provider import Done, Text, ToolCall
 from core.sessions.resume import correction_run_id, discard_run
 from core.store.schema import tool_calls

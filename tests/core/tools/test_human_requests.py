@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from core.conversations.service import ConversationService
 from core.errors import SurfaceError, TurnLostError
-from core.identity import AUTHOR, EVERYONE, OTHERS, User
 from core.inbox.store import InboxStore
+from core.messages.identity import AUTHOR, EVERYONE, OTHERS, User
 from core.privacy.redaction import is_only_author
 from core.privacy.retention import CleanupService
 from core.store.schema import human_requests as table

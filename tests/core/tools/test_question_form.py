@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 
-from core.secret_redaction import MASK
+from core.observability.secret_redaction import MASK
 from core.tools.question_form import (
     MAX_FIELDS,
     MAX_OPTIONS,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
-from core.secret_redaction import MASK, MAX_JSON_DEPTH
+from core.observability.secret_redaction import MASK, MAX_JSON_DEPTH
 from core.sessions.resume import INPUT_CALL
 from core.tools.secret_answers import find_answer_paths, has_secret_fields, list_message_secrets, mask_answer
 

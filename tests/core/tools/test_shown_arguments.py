@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.models.tool_calls import MAX_JSON_LEVELS, MAX_JSON_VALUES
-from core.secret_redaction import add_secret
+from core.observability.secret_redaction import add_secret
 from core.tools.shown_arguments import MAX_ARGUMENTS, fit_arguments, show_arguments
 from tests.fixtures.steps import count_steps
 

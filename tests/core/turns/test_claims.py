@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from core.inbox.store import InboxStore
+from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.lifecycle import lock_session_row
-from core.sessions.routing import AgentProfile, AgentRouter
 from core.store.schema import inbox as inbox_table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table

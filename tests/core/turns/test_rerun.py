@@ -11,7 +11,7 @@ from google.adk.events.event import Event
 
 from core.inbox.edits import ClaimedMessage
 from core.inbox.store import AcceptResult, InboxStore
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.schema import messages, tool_calls

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.identity import EVERYONE, User
 from core.inbox.store import InboxStore
-from core.inbox_message import InboxMessage
+from core.messages.identity import EVERYONE, User
+from core.messages.inbox_message import InboxMessage
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
 from core.tools.human_request_service import HumanRequestService

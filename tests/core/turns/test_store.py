@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import StoreError, TurnLostError
 from core.inbox.store import InboxStore
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.store.database import Database
 from core.store.notify import NotificationBus
 from core.store.schema import inbox as inbox_table

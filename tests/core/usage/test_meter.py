@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from chatrig.models import Say, Stall
 from core.agents.factory import create_plugins
 from core.errors import ProviderUnavailableError, UserSpendingLimitError
-from core.identity import DEFAULT_AGENT_NAME
+from core.messages.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ModelRequest, ProviderEvent, Text, ToolCall
 from core.models.tokens import estimate_tokens

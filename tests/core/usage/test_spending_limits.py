@@ -25,10 +25,10 @@ from core.store.database import Database
 from core.store.schema import spending, workers
 from core.turns.store import TurnStore
 from core.usage.meter import EXPECTED_OUTPUT_TOKENS, ModelCall, RunningCall, UsageMeter
-from core.usage.spending import SpendingStore
+from core.usage.spending_ledger import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits, SpendingUsage
 from tests.core.conftest import FailingDatabase, create_turn_store
-from tests.core.usage.test_spending import CALL, COST, MODEL, OTHER, PRICES, claim_turn, end_turn
+from tests.core.usage.test_spending_ledger import CALL, COST, MODEL, OTHER, PRICES, claim_turn, end_turn
 
 #: Slightly less than the cost of a call.
 LITTLE = COST - 1

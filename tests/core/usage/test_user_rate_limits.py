@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from core.inbox.store import AcceptResult, InboxStore
-from core.inbox_message import InboxOutcome
-from core.sessions.routing import AgentRouter
+from core.messages.inbox_message import InboxOutcome
+from core.sessions.agent_routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.turns.queries import record_message

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency import event_loop
 from core.errors import StoreError, TurnLostError
 from core.inbox.store import InboxStore
-from core.sessions.routing import AgentRouter
+from core.sessions.agent_routing import AgentRouter
 from core.store.schema import workers
 from core.turns.store import TurnStore
 from core.turns.worker import Worker

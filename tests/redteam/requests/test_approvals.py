@@ -10,12 +10,12 @@ import pytest
 
 from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
-from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.retries import RefusedError
 from channels.requests.approval_message import ARGUMENTS_FILE
 from channels.slack.client.api import SlackApi
 from chatrig.models import CallTool
-from core.identity import Actor
-from core.secret_redaction import add_secret
+from core.messages.identity import Actor
+from core.observability.secret_redaction import add_secret
 from tests.channels.platforms import PLATFORMS, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.requests.test_approvals import ConfirmedPaymentTool, create_settings, list_requests
 

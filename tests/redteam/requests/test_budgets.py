@@ -15,7 +15,7 @@ from chatrig.models import Finish, Pause, ReceivedRequest, Say
 from chatrig.slack import SlackFile, SlackSimulator
 from core.store.schema import human_requests, inbox
 from core.usage.prices import to_amount
-from core.usage.spending import FIRST_DAY
+from core.usage.spending_ledger import FIRST_DAY
 from core.usage.spending_limits import SpendingLimits
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_simulator, wait_for_texts

@@ -12,7 +12,7 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from chatrig.slack import SlackSimulator
-from core.identity import INVISIBLE_CHARACTERS
+from core.messages.identity import INVISIBLE_CHARACTERS
 from core.models.tool_calls import MAX_JSON_LEVELS
 from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.requests.test_questions import ASKING, create_input_request, list_requests, wait_for_button

@@ -15,7 +15,7 @@ from google.adk.workflow import Workflow
 from channels.i18n import messages as words
 from chatrig.discord import DiscordSimulator
 from chatrig.models import CallTool
-from core.identity import ADMINS, OTHERS
+from core.messages.identity import ADMINS, OTHERS
 from core.models.provider import Done, ToolCall
 from core.store.schema import human_requests
 from core.tools import restrict_to

@@ -8,7 +8,7 @@ from channels.i18n import messages as words
 from channels.platform import FileCheck, UnreadableFileError
 from chatrig.discord import DiscordSimulator
 from core.conversations.history_state import HistoryState
-from core.inbox_message import InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.models.provider import DEFAULT_FILES
 from tests.channels.discord.conftest import WiredDiscordBot, run_bot
 from tests.channels.wiring import echo

@@ -15,8 +15,8 @@ from chatrig.discord import DiscordMessage, DiscordSimulator
 from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import InboxStore
+from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.prompt_text import QUOTE_END
-from core.sessions.routing import AgentProfile, AgentRouter
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, WiredDiscordBot, run_bot, wait_until
 from tests.channels.wiring import MODELS, echo

@@ -15,7 +15,7 @@ from channels.slack.interactions.shortcuts import ASK
 from channels.slack.text import to_plain_text
 from chatrig.slack import SlackFile, SlackSimulator
 from chatrig.slack.state.markup import to_rich_text
-from core.inbox_message import Attachment, InboxMessage
+from core.messages.inbox_message import Attachment, InboxMessage
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo
 

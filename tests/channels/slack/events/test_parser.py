@@ -6,7 +6,7 @@ from channels.intake.incoming import IncomingMessage
 from channels.slack.events.parser import parse_change, parse_message
 from channels.slack.session_ids import thread_ts_of
 from channels.slack.text import TITLE_SIZE
-from core.inbox_message import Attachment
+from core.messages.inbox_message import Attachment
 
 BOT = "UBOT"
 _MESSAGE = {

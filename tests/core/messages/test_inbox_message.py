@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.inbox_message import Attachment, InboxMessage, storable_text
+from core.messages.inbox_message import Attachment, InboxMessage, storable_text
 
 names = st.text(max_size=20)
 values = st.recursive(st.none() | st.booleans() | st.integers() | names, lambda inner: st.lists(inner, max_size=3))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.agents import make_agents, make_model_registry
-from bot.agents_file import read_agents
+from bot.agents_toml import read_agents
 from bot.settings import load_settings
 from bot.setup.check import run_checks
 from bot.setup.probes import CheckVerdict

@@ -22,7 +22,7 @@ from core.turns.turn import Turn
 from core.usage import SpendingDimension
 from core.usage.meter import ModelCall, UsageMeter
 from core.usage.prices import UNITS_PER_DOLLAR, Prices
-from core.usage.spending import FIRST_DAY, SpendingStore, SpendingSum, make_rows, redact_person
+from core.usage.spending_ledger import FIRST_DAY, SpendingStore, SpendingSum, make_rows, redact_person
 from tests.core.conftest import FailingDatabase, create_turn_store
 from tests.fixtures.inbox_messages import inbound
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from core.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location, clean_name
+from core.messages.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location, clean_name
 
 #: The key in `InboxMessage.references` of the message that this one asks about.
 ABOUT = "about"

@@ -3,9 +3,9 @@ import asyncio
 import pytest
 
 from channels.base import Priority
-from channels.rate_limits import caller as calls
-from channels.rate_limits.caller import Caller, RefusedError, TransientError, cancel_unless, deadline
+from channels.rate_limits import retries as calls
 from channels.rate_limits.limiter import Window
+from channels.rate_limits.retries import Caller, RefusedError, TransientError, cancel_unless, deadline
 from core.errors import SurfaceError, TurnLostError
 
 WINDOW = Window(calls=100, seconds=0.1)

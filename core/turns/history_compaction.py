@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from cachetools import TTLCache
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.secret_redaction import format_error
+from core.observability.secret_redaction import format_error
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, to_row
 from core.sessions.history import DEFAULT_BUDGET_TOKENS, DEFAULT_MAX_TURNS
+from core.sessions.history_summary import GeneratedSummary, Summarizer, create_summary_event, get_summary_start
 from core.sessions.lifecycle import find_session_row, lock_session_row
-from core.sessions.summarizer import GeneratedSummary, Summarizer, create_summary_event, get_summary_start
 from core.store.database import Database
 from core.store.schema import messages, turns
 from core.turns.queries import is_active

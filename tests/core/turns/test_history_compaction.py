@@ -20,23 +20,23 @@ from core.inbox.store import InboxStore
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
+from core.sessions.agent_routing import AgentRouter
 from core.sessions.history import DEFAULT_MAX_TURNS
+from core.sessions.history_summary import Summarizer
 from core.sessions.prompt_text import QUOTE_OPEN, AttributedPrompt
 from core.sessions.resume import resume_run
-from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
-from core.sessions.summarizer import Summarizer
 from core.sessions.writer import StoredSession
 from core.store.schema import messages, spending
 from core.store.schema import turns as turns_table
 from core.tools.call_log import ToolCallLog
-from core.turns import compaction as compactions
-from core.turns.compaction import HistoryCompactor
+from core.turns import history_compaction as compactions
+from core.turns.history_compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage.meter import ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices
-from core.usage.spending import FIRST_DAY, SpendingStore
+from core.usage.spending_ledger import FIRST_DAY, SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.workers.lease import Lease
 from tests.core.conftest import FailingDatabase

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import StoreError
-from core.secret_redaction import (
+from core.observability.secret_redaction import (
     MASK,
     MIN_SECRET_LENGTH,
     RunSecrets,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.sessions.routing import AgentProfile, AgentRouter
+from core.sessions.agent_routing import AgentProfile, AgentRouter
 
 MODELS = ("one",)
 DESK, LAW = AgentProfile("desk", MODELS), AgentProfile("law", MODELS, selectable_at=frozenset({"dm"}))

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.agents.factory import create_plugins
-from core.identity import ADMINS, EVERYONE, INVISIBLE_CHARACTERS, User, intersect_rights, is_permitted, to_user_state
+from core.messages.identity import (
+    ADMINS,
+    EVERYONE,
+    INVISIBLE_CHARACTERS,
+    User,
+    intersect_rights,
+    is_permitted,
+    to_user_state,
+)
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool, restrict_to, to_adk_tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter

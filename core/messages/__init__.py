@@ -1,0 +1,1 @@
+"""Inbox messages, their authors, and the places where they are sent."""
