@@ -105,7 +105,8 @@ def _make_agents_of_file(
     settings: Settings, file: Path, registry: ModelRegistry, plugins: Sequence[BasePlugin]
 ) -> AgentSet:
     config = read_agents(file)
-    apps, faults = dict[str, App](), list[str]()
+    apps = dict[str, App]()
+    faults = list[str]()
     for name in dict.fromkeys((config.default, *config.agents)):
         table = config.agents[name]
         try:

@@ -389,7 +389,8 @@ class Answerer:
         The state `failed` adds the turn's id and a *Retry* button. The cause `CancelReason.STOP` adds the buttons of a
         finished answer.
         """
-        text, say = reply.text_without_ending.rstrip(), reply.say
+        text = reply.text_without_ending.rstrip()
+        say = reply.say
         text = add_notice(text, self._turn_states[turn.id].notice)
         if state == "failed":
             buttons = [create_button("retry", turn.id, say)]

@@ -78,7 +78,8 @@ def status(*, as_json: bool) -> None:
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         prices = Prices(settings.prices_file)
-        overview, holder = await get_overview(database, prices), get_lock_holder(database)
+        overview = await get_overview(database, prices)
+        holder = get_lock_holder(database)
         names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
         limits = await SpendingLimiter(
             database, prices, SpendingStore(database, prices), settings.spending_limits
@@ -301,7 +302,8 @@ def usage(by: SpendingDimension, *, since: date | None, until: date | None, as_j
             tables.print_json([_sum_to_json(row, by) for row in rows])
             return 0
         lines = [_sum_row(tables.format_user(row.name, row.key) or "nobody", row) for row in rows]
-        title, summed = f"Usage since {begin} (UTC)", _sum_row("total", total)
+        title = f"Usage since {begin} (UTC)"
+        summed = _sum_row("total", total)
         tables.print_table(title, [by, *_USAGE_COLUMNS], lines, right_aligned=_USAGE_COLUMNS, total=summed)
         if total.unpriced:
             tables.print_lines(f"Tokens without a price, which are not in the cost: {total.unpriced:,}")

@@ -63,7 +63,8 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
     """
 
     async def main() -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
 
         def on_interrupt() -> None:
             stop.set()

@@ -73,7 +73,8 @@ class RedactingJsonFormatter(JsonFormatter):
     def __init__(self) -> None:
         super().__init__(_LINE_FORMAT, rename_fields=_JSON_FIELDS, json_ensure_ascii=False)
         self.converter = time.gmtime
-        self.default_time_format, self.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+        self.default_time_format = "%Y-%m-%dT%H:%M:%S"
+        self.default_msec_format = "%s.%03dZ"
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = _redact({**super().process_log_record(log_data), **_context_ids()})
@@ -115,7 +116,8 @@ def _is_logged(record: logging.LogRecord) -> bool:
 
 
 def _context_ids() -> Mapping[str, str]:
-    run, trace = get_current_turn(), get_trace_id()
+    run = get_current_turn()
+    trace = get_trace_id()
     ids = {"turn": run.turn, "session": run.session} if run is not None else {}
     return {**ids, "trace": trace} if trace else ids
 

@@ -127,7 +127,8 @@ def describe_errors(error: ValidationError, fields: Mapping[str, FieldInfo]) -> 
 
 
 def _describe_error(fault: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
-    name, value = str(fault["loc"][0]), str(fault["input"])
+    name = str(fault["loc"][0])
+    value = str(fault["input"])
     field = fields[name]
     if "SecretStr" in repr(field.annotation):
         kind = SECRET_PREFIX.match(value)

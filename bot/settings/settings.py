@@ -287,7 +287,9 @@ def _is_protective(setting: str) -> bool:
 
 def _has_words_of(name: str, setting: str) -> bool:
     """Return whether a name has two words or more, all similar to words of a setting, and one of them protective."""
-    words, known, nearest = name.split("_"), setting.split("_"), set[str]()
+    words = name.split("_")
+    known = setting.split("_")
+    nearest = set[str]()
     for word in words:
         matches = get_close_matches(word, known, n=1, cutoff=0.75)
         if not matches:

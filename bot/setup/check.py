@@ -70,7 +70,8 @@ async def _check_discord(settings: Settings) -> list[CheckResult]:
 
 
 async def _check_access(settings: Settings) -> list[CheckResult]:
-    faults, notes = list[str](), list[CheckResult]()
+    faults = list[str]()
+    notes = list[CheckResult]()
     if settings.rate_limit_per_user is None and (settings.slack or settings.discord):
         line = "RATE_LIMIT_PER_USER is not set, so one user may send any number of messages; 20/h is a good start"
         notes.append(CheckResult(CheckVerdict.NOTE, line))
@@ -93,7 +94,8 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
         registry = make_model_registry(settings)
     except SettingsError as error:
         return to_failures(error)
-    findings, faults = list[CheckResult](), list[str]()
+    findings = list[CheckResult]()
+    faults = list[str]()
     try:
         apps: Mapping[str, App] = {}
         try:

@@ -90,7 +90,8 @@ def _with_value(text: str, name: str, assignment: str) -> str:
         )
     example = re.search(rf"^#[^\S\r\n]*{name}=.*$", text, re.MULTILINE)
     at = example.end() if example else len(text)
-    before, after = text[:at], text[at:].removeprefix("\n")
+    before = text[:at]
+    after = text[at:].removeprefix("\n")
     return f"{before}{'' if before.endswith(chr(10)) or not before else chr(10)}{name}={assignment}\n{after}"
 
 

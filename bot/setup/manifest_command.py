@@ -40,7 +40,8 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
                 raise SettingsError(
                     "DISCORD_BOT_TOKEN is not set: the link contains the bot's id, which is in the token"
                 )
-            token, auto_thread = settings.discord.bot_token, settings.discord.auto_thread
+            token = settings.discord.bot_token
+            auto_thread = settings.discord.auto_thread
             return invite.invite_link(invite.application_id_of(token), auto_thread=auto_thread)
 
 

@@ -179,13 +179,16 @@ class _Wizard:
             tables.print_lines("")
 
     def _ask_until_valid(self, question: SetupQuestion) -> _AnswerResult:
-        name, answer = question.name, self._current_value(question.name)
+        name = question.name
+        answer = self._current_value(question.name)
         if os.environ.get(name):
             tables.print_wrapped(f"{name} is set in the environment, which overrides {self._file.path}.")
             return self._judge(question, self._check_answer(question, answer))
         tables.print_wrapped(question.instructions)
         default = _mask(answer) if question.is_secret else answer or question.default
-        prompt, may_keep, is_kept = f"{name}{f' [{default}]' if default else ''}: ", False, False
+        prompt = f"{name}{f' [{default}]' if default else ''}: "
+        may_keep = False
+        is_kept = False
         has_failed = False
         answer = answer or question.default
         while True:

@@ -74,7 +74,8 @@ async def run_local_platforms(
             f'or add it to your project: `uv add "{_get_requirement()}"`'
         ) from error
 
-    log, database = settings.data_dir / "bot.log", settings.data_dir / "simulator.db"
+    log = settings.data_dir / "bot.log"
+    database = settings.data_dir / "simulator.db"
     model = settings.simulator_model
     has_own_agent = bool(settings.agent) or settings.agents_path is not None
     notices = ["This is the simulator: a local Slack and Discord with the real bot in both.", f"The bot's log: {log}"]

@@ -48,7 +48,8 @@ class ParleyExtension(SimulatorExtension):
             "save_key": self._save_key,
             "get_prompt": self._get_prompt,
         }
-        help_line, progress = "/tour  take the scripted tour; /tour end ends it", "Restarting the bot…"
+        help_line = "/tour  take the scripted tour; /tour end ends it"
+        progress = "Restarting the bot…"
         self.commands = {
             "/tour": TerminalCommand(help_line, progress, self._run_tour),
             "/tour end": TerminalCommand("", progress, self._run_tour_end),
@@ -115,7 +116,8 @@ class ParleyExtension(SimulatorExtension):
     async def _take_step(self, sessions: Sessions, action: Json) -> str:
         """Post the message of a step; return a hint for the user if another step is not done."""
         session = sessions[action["platform"]]
-        state, place = _find_tour_state(session), session.place
+        state = _find_tour_state(session)
+        place = session.place
         if state.open_step is not None:
             step = STEPS[state.open_step]
             need = "press a button of" if state.waits_for_user else "wait for the answer of"

@@ -209,7 +209,6 @@ class InspectorPlugin(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
-        del llm_request
         if (call := self._current_call(callback_context)) is not None:
             self._queue_update("model_response", {**call, "ended": True, "error": type(error).__name__})
 
@@ -264,7 +263,8 @@ async def _load_titles(connection: AsyncConnection, condition: sa.ColumnElement[
     for turn, inbound in await connection.execute(messages_of_turns.order_by(inbox.c.sent_at)):
         if text := (inbound or {}).get("text"):
             texts.setdefault(turn, []).append(str(text))
-    first, c = turns.alias(), human_requests.c
+    first = turns.alias()
+    c = human_requests.c
     decisions_of_turns = sa.select(turns.c.id, c.decision, c.tool, c.arguments).join(
         first, first.c.id == turns.c.origin
     )

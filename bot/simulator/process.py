@@ -138,7 +138,8 @@ class BotProcess:
             return []
         tiny = next((name for name in models.names if not can_call_tools(name)), "")
         if models.replaced:
-            replaced, verb = ", ".join(models.replaced), "has" if len(models.replaced) == 1 else "have"
+            replaced = ", ".join(models.replaced)
+            verb = "has" if len(models.replaced) == 1 else "have"
             answering = f"{tiny} (tiny, often wrong)" if tiny else self.model
             return [f"{replaced} {verb} no API key: {answering} answers instead."]
         return [f"{tiny} is a tiny local model, often wrong: paste a key."] if tiny else []
@@ -205,7 +206,9 @@ class BotProcess:
         except ParleyError as error:
             raise ValueError(redact_secrets(str(error))) from None
         self._environment = {**self._environment, **saved.settings}  # ahead of variables of the shell
-        self.model, self.models, self.is_tour = saved.model, saved.models, False
+        self.model = saved.model
+        self.models = saved.models
+        self.is_tour = False
         await self._restart_and_wait()
 
     async def _switch(self, *, is_tour: bool) -> None:
@@ -276,7 +279,9 @@ class BotProcess:
             await process.wait()
 
     def _set_state(self, state: ProcessState, exit_reason: str = "", lines: Sequence[str] = ()) -> None:
-        self.state, self.exit_reason, self.log_tail = state, exit_reason, "\n".join(lines[-LOG_TAIL_LINES:])
+        self.state = state
+        self.exit_reason = exit_reason
+        self.log_tail = "\n".join(lines[-LOG_TAIL_LINES:])
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -133,7 +133,8 @@ class AnswerHandler:
             return FormResult(self._describe_errors(wrong_entries.values(), say), id_, page, is_correction=True)
         if has_more:
             await self._services.human_requests.save_draft(question, user.id, known)
-            done, count = page + 1, -(-len(question.form.fields) // size)
+            done = page + 1
+            count = -(-len(question.form.fields) // size)
             return FormResult(say(words.FORM_CONTINUES, done=done, count=count), id_, page + 1)
         text, is_stored = await self._answer(question, user, value, say)
         if not is_stored:  # the entries stay, for when there is room

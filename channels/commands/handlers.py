@@ -114,7 +114,8 @@ class CommandHandler:
         reports = self._services.turn_reports
         prefixes = [file_prefix(id_) for id_ in file_ids]
         turn_id = await reports.find_turn_of_message(entry.message.session_id, message_id, event_key, prefixes)
-        say, is_admin = words.messages_for(entry.locale), self._is_admin(entry)
+        say = words.messages_for(entry.locale)
+        is_admin = self._is_admin(entry)
         return CommandResult(await render_report(reports, turn_id, entry.message.author, say, is_admin=is_admin))
 
     async def rate_message(self, message_id: str, event_key: str, rating: Rating, entry: InboxEntry) -> CommandResult:
@@ -125,7 +126,8 @@ class CommandHandler:
         turn_id = await self._services.turn_reports.find_turn_of_message(
             entry.message.session_id, message_id, event_key
         )
-        author, feedback = entry.message.author, self._services.feedback
+        author = entry.message.author
+        feedback = self._services.feedback
         is_stored = turn_id is not None and await feedback.save_feedback(turn_id, author, rating)
         say = words.messages_for(entry.locale)
         return CommandResult(say(words.FEEDBACK_THANKS if is_stored else words.ANSWER_NOT_STORED))
@@ -138,7 +140,8 @@ class CommandHandler:
         Raises:
             StoreError: nothing is changed, except that a `stop` may have taken effect.
         """
-        say, argument = words.messages_for(entry.locale), argument.strip()[:MAX_ARGUMENT_CHARACTERS]
+        say = words.messages_for(entry.locale)
+        argument = argument.strip()[:MAX_ARGUMENT_CHARACTERS]
         match name:
             case "help":
                 return CommandResult(self._help(say))
@@ -185,7 +188,8 @@ class CommandHandler:
         return CommandResult(say(words.EXPORTED), File(f"transcript.{format_}", exported.encode()))
 
     async def _why(self, argument: str, entry: InboxEntry, say: MessageCatalog) -> str:
-        reports, is_admin = self._services.turn_reports, self._is_admin(entry)
+        reports = self._services.turn_reports
+        is_admin = self._is_admin(entry)
         author = None if is_admin else entry.message.author
         turn_id = find_turn_id(argument) or await reports.find_newest_turn(
             session_id=entry.message.session_id or None, place=entry.message.place, author=author
@@ -268,7 +272,8 @@ class CommandHandler:
         return CommandResult("\n".join(lines))
 
     async def _model(self, session: str, model_name: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
-        conversations, names = self._services.conversations, entry.message.location_names
+        conversations = self._services.conversations
+        names = entry.message.location_names
         models = await conversations.list_models(session, names)
         model_list = ", ".join(f"`{model}`" for model in models)
         if not model_name:

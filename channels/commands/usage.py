@@ -19,8 +19,10 @@ async def render_usage(
     An admin also gets the total of all platforms, and the `MAX_USERS` users with the highest spending this month.
     """
     now = datetime.now(UTC)
-    today, month = f"{now:%Y-%m-%d}", f"{now:%Y-%m}-01"
-    lines, sums = list[str](), list[SpendingSum]()
+    today = f"{now:%Y-%m-%d}"
+    month = f"{now:%Y-%m}-01"
+    lines = list[str]()
+    sums = list[SpendingSum]()
     scopes: list[tuple[str, str | None, str | None]] = [
         (words.USAGE_YOURS, f"{platform}:{author}", None),
         (words.USAGE_HERE, None, place),

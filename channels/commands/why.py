@@ -117,7 +117,8 @@ def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
             yield say(words.WHY_MODEL_SUMMARY, **values)
         else:
             yield say(words.WHY_FALLBACK_MODEL if other else words.WHY_MODEL, **values)
-    cached, cache_write = report.usage.get("cached", 0), report.usage.get("cache_write", 0)
+    cached = report.usage.get("cached", 0)
+    cache_write = report.usage.get("cache_write", 0)
     if cached or cache_write:
         yield say(words.WHY_CACHE, read=f"{cached:,}", written=f"{cache_write:,}")
     if report.known_cost is not None:

@@ -141,7 +141,8 @@ class DiscordAdapter:
                     await self._assignment.release_failed_shards(failed.keys(), self._shards.count)
 
     async def _connect_shards(self, shards: frozenset[int]) -> dict[int, Exception]:
-        count, self._assigned_shards = self._shards.count, shards
+        count = self._shards.count
+        self._assigned_shards = shards
         if count > 1 and shards:
             log.info("this worker connects the shards %s of %d", ", ".join(map(str, sorted(shards))), count)
         else:

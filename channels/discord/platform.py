@@ -48,7 +48,7 @@ class DiscordPlatform:
         await self.client.close()
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
-        del turn_id  # a reply is found by the message that it replies to
+        # a reply is found by the message that it replies to
         if "token" in address:
             return EphemeralSurface(self.create_responder(address), self.queued_reactions, address)
         return self.create_message_surface(address)

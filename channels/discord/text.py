@@ -137,7 +137,6 @@ class DiscordMarkdown(Dialect):
         return disable_mentions(convert_html(text, self))
 
     def render_autolink(self, token: str, *, is_last: bool) -> str:
-        del is_last
         return token if "://" in token else token[1:-1].removeprefix("mailto:")
 
     def render_code(self, text: str) -> str:
@@ -150,7 +149,6 @@ class DiscordMarkdown(Dialect):
         return re.sub("``(?=`)", f"``{_ZERO_WIDTH_SPACE}", line)
 
     def render_fence(self, marks: str, info: str) -> tuple[str, str]:
-        del marks
         language = _LANGUAGE.match(info)
         return f"```{language[0] if language else ''}", "```"
 
@@ -169,7 +167,6 @@ class DiscordMarkdown(Dialect):
         return f"{item['indent']}{marker}{item['space']}{box}{line[item.end() :]}"
 
     def render_rule(self, line: str) -> str:
-        del line
         return "───"
 
     def render_link(self, link: Link) -> tuple[str, str]:

@@ -155,7 +155,8 @@ class AttachmentReader:
         self, newest: InboxMessage, context: Iterable[ContextMessage], given: Collection[str]
     ) -> Iterator[_File]:
         """Yield the files of context messages, each once: of those that a message refers to, then the newest."""
-        seen, count = set[str](), 0
+        seen = set[str]()
+        count = 0
         for message in sorted(context, key=lambda message: (bool(message.event_key), message.sent_at), reverse=True):
             for attachment in message.attachments:
                 file = _File(attachment, newest, message)
@@ -249,7 +250,8 @@ class _AttachmentBudget:
         Raises:
             UnreadableFileError: the model cannot read the file, or the budget is too small for it.
         """
-        file, data = fetched.file, fetched.data
+        file = fetched.file
+        data = fetched.data
         kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
         if kind is None:
             raise UnreadableFileError("I do not recognize its type")

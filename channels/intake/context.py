@@ -104,7 +104,8 @@ class PromptContext:
         The newest message also follows the local time of its author, if that is known. Authors are named if more than
         one person can write.
         """
-        parts, prompt_files = list[tuple[str, str]](), list(files.own)
+        parts = list[tuple[str, str]]()
+        prompt_files = list(files.own)
         for message, message_text in zip(messages, texts, strict=True):
             quoted = self.quotes.messages[message.event_key]
             references = [reference for reference in files.references if reference.message in quoted]
@@ -224,7 +225,8 @@ def label_names(names: Mapping[str, str]) -> dict[str, str]:
     ids = {_skeleton(id_) for id_ in names}
 
     def is_mistakable(id_: str, name: str) -> bool:
-        whole, parts = _skeleton(name), _list_part_skeletons(clean_name(names[id_]))
+        whole = _skeleton(name)
+        parts = _list_part_skeletons(clean_name(names[id_]))
         return skeletons[whole] > 1 or not parts.isdisjoint(ids | (skeletons.keys() - {whole}))
 
     return {id_: f"{name} ({id_})" if is_mistakable(id_, name) else name for id_, name in cleaned.items()}
@@ -314,7 +316,8 @@ async def build_context_quotes(
         note = f"{QUOTE_OPEN}{format_count(missing, 'older message')} {verb} left out{QUOTE_CLOSE}"
         newest[-1] = replace(newest[-1], lines=f"{note}\n{newest[-1].lines}")
     rendered += reversed(newest)
-    quotes, quoted = dict[str, list[str]](), dict[str, list[ContextMessage]]()
+    quotes = dict[str, list[str]]()
+    quoted = dict[str, list[ContextMessage]]()
     for inbound, groups in _group_messages(messages, rendered):
         quotes[inbound.event_key] = [
             build_quote(_TITLES[kind], (quote.lines for quote in group)) for kind, group in groups.items() if group
@@ -357,7 +360,8 @@ async def _truncate(text_lines: str, max_tokens: int, count: CountTokens) -> tup
 
     The text is empty if hardly more than a name would fit.
     """
-    cost, text = await count(text_lines), text_lines
+    cost = await count(text_lines)
+    text = text_lines
     while cost > max_tokens:
         text = text[: min(len(text) * max_tokens // cost, len(text) - 1)]
         if len(text) < len(LINE_PREFIX) + 2 * MAX_NAME_LENGTH:  # hardly more than the author's name

@@ -199,7 +199,8 @@ class IntakeHandler(ABC):
         return False
 
     async def _is_addressed(self, message: IncomingMessage) -> bool:
-        conversations, follow = self._services.conversations, self._services.reply_without_mention
+        conversations = self._services.conversations
+        follow = self._services.reply_without_mention
         if message.is_free_channel:
             return not await conversations.is_muted(message.inbound.session_id)
         if message.is_mention:
@@ -246,7 +247,8 @@ class IntakeHandler(ABC):
         if change.text is None:
             await self._delete(change.changed_key)
             return
-        inbox, mention = self._services.inbox, change.mention
+        inbox = self._services.inbox
+        mention = change.mention
         result = await inbox.edit_message(change.changed_key, change.text, is_mention=mention is not None)
         if isinstance(result, ClaimedMessage):
             self._services.rerenderer.rerender(result.turn_id)
@@ -354,7 +356,8 @@ class IntakeHandler(ABC):
         identified = await identify() if entry.message.actor is None else entry
         if isinstance(identified, str):
             return identified
-        message, say = identified.message, words.messages_for(identified.locale)
+        message = identified.message
+        say = words.messages_for(identified.locale)
         decision = self._services.access_policy.check(message.actor_or_author, message.location)
         if decision is not AccessDecision.ALLOWED:
             must_reply = self.must_refuse and entry.kind != "press"
@@ -431,7 +434,8 @@ class IntakeHandler(ABC):
         return await self.commands.rate_message(values["message"], values["key"], values["action"], entry)
 
     async def _submit_answer(self, entry: InboxEntry) -> None:
-        say, values = words.messages_for(entry.locale), entry.values
+        say = words.messages_for(entry.locale)
+        values = entry.values
         result = await self.presses.answers.submit(
             values["question"],
             values["entries"],
@@ -449,7 +453,8 @@ class IntakeHandler(ABC):
             await self.close_form(entry)
 
     async def _run_command(self, entry: InboxEntry) -> None:
-        name, argument = entry.values["name"], entry.values["argument"]
+        name = entry.values["name"]
+        argument = entry.values["argument"]
         if not entry.is_message:
             command = await self.find_session(entry)
             if command is not None:

@@ -86,7 +86,8 @@ class PromptBuilder:
         authors = {f"{message.channel}:{message.author}": message.author for message in turn.messages}
         if len(authors) == 1:
             return ()
-        written, spent = await self._turns.get_prompt_authors(turn), set[str]()
+        written = await self._turns.get_prompt_authors(turn)
+        spent = set[str]()
         if written is None or not turn.is_resumed:  # a run that has begun goes on
             errors = await turn.meter.find_spent_authors(authors)
             spent = {authors[key] for key in errors}
@@ -132,7 +133,9 @@ class PromptBuilder:
             for message, prompt_text in zip(turn.messages, texts, strict=True)
         ]
         context = await self._context.fetch(turn, platform, texts, left_out)
-        recorder.context, quoted, files = context.quotes.record, context.list_messages(), PromptFiles()
+        recorder.context = context.quotes.record
+        quoted = context.list_messages()
+        files = PromptFiles()
         is_referenced = any(message.attachments for message in quoted)
         has_files = is_referenced or any(message.attachments for message in turn.messages)
         if has_files and not await self._turns.has_stored_prompt(turn):

@@ -168,12 +168,14 @@ class BlockParser:
         if COMMENT_START not in line and comment is None:
             return None
         quote, text = split_quote(line)
-        is_closed, quotes = COMMENT_END in line, quote.count(">")
+        is_closed = COMMENT_END in line
+        quotes = quote.count(">")
         if comment is not None and quotes < comment:  # the block quote ends, and with it the comment
             comment = None
         if comment is None:
             self.context = replace(self.context, comment=None)
-            text, at = text.strip(), 0
+            text = text.strip()
+            at = 0
             while item := _ITEM.match(text, at):
                 at = item.end()
             if not text.startswith(COMMENT_START, at):
@@ -219,7 +221,8 @@ class BlockParser:
 
     def _parse_list_markers(self, line: str) -> tuple[tuple[int, ...], str, int, bool]:
         """Return the `item_indents` after a line's markers, the text, its column, and whether it is an item."""
-        indent, is_item = _indent_columns(line), False
+        indent = _indent_columns(line)
+        is_item = False
         item_indents = tuple(content_indent for content_indent in self.context.item_indents if content_indent <= indent)
         rest = line.lstrip(" \t")
         while len(item_indents) < _MAX_NESTED_ITEMS and not _RULE.fullmatch(rest) and (item := _ITEM.match(rest)):

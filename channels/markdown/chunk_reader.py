@@ -147,7 +147,8 @@ class ChunkReader:
         if found is None:
             return self.source[self._position :], "" if is_final else None
         is_open = found[0] == "\r" and found.end() == len(self.source) and not is_final  # a line feed may follow
-        line, end = self.source[self._position : found.start()], None if is_open else found[0]
+        line = self.source[self._position : found.start()]
+        end = None if is_open else found[0]
         if (
             end
             and not line.strip()
@@ -188,7 +189,9 @@ class ChunkReader:
 
     def _append_line(self, line: SourceLine) -> bool:
         """Append a complete line to the chunk if it fits; return whether it does."""
-        size, gap, is_blank = self._size, self._gap_size, self._is_blank
+        size = self._size
+        gap = self._gap_size
+        is_blank = self._is_blank
         match line.kind:
             case LineKind.BLANK:
                 pass
@@ -209,7 +212,9 @@ class ChunkReader:
         if line.text.strip():
             if self._size > self._capacity:
                 return False
-            self._size_before_line, self._gap_size, self._is_blank = (size, gap), 0, False
+            self._size_before_line = (size, gap)
+            self._gap_size = 0
+            self._is_blank = False
         if not is_blank or line.text.strip():  # a message starts with its first visible line
             self._gap_size += self._limits.measure(line.text[len(line.text.rstrip()) :] + line.end)
         self._row_count += line.kind is LineKind.ROW
@@ -233,14 +238,17 @@ class ChunkReader:
         has_spoilers = self._limits.dialect.has_spoilers
         at = find_split([*self._lines, last], known, self.context.marks, has_spoilers=has_spoilers)
         lines = [line for line in self._lines if line.stop <= at]
-        place, rest = (lines[-1].context if lines else replace(self.context, quote="", marks=())), ""
+        place = lines[-1].context if lines else replace(self.context, quote="", marks=())
+        rest = ""
         line = next((line for line in [*self._lines, last] if line.start < at < line.start + len(line.text)), None)
         if line:
             reader = BlockParser(place, self._table_fits)
-            kind, text = reader.parse_line(line.text[: at - line.start]), line.text[: at - line.start]
+            kind = reader.parse_line(line.text[: at - line.start])
+            text = line.text[: at - line.start]
             place = reader.context
             if kind is LineKind.ROW:  # the columns of a partial row may not fit
-                kind, place = LineKind.TEXT, replace(place, table=None)
+                kind = LineKind.TEXT
+                place = replace(place, table=None)
             lines.append(SourceLine(kind, line.start, text, "", place))
             rest = split_quote(text)[0] if kind is LineKind.TEXT else ""
         continues = bool(line) or _continues_paragraph(lines, known[at:])
@@ -275,7 +283,8 @@ class ChunkReader:
 
     def _table_size(self, head: str, delimiter: str, row: str = "") -> int:
         """Return the most that a table can measure when rendered."""
-        measure, growth = self._limits.measure, self._limits.dialect.max_growth
+        measure = self._limits.measure
+        growth = self._limits.dialect.max_growth
         if self._limits.dialect.renders_table(delimiter):
             lines = [line for line in (head, delimiter, row) if line]
             return TABLE_SEPARATION_SIZE + sum(measure(f"{line}\n") + growth(line) for line in lines)

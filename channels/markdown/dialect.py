@@ -58,7 +58,6 @@ class Dialect:
         Args:
             is_last: whether white space or the end of the text follows.
         """
-        del is_last
         return token
 
     def escape_sign(self, sign: str) -> str:

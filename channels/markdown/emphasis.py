@@ -41,7 +41,8 @@ class TextEdit:
 
 def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
     """Return a text with some edits, which do not overlap; insertions at one index are applied in order."""
-    parts, at = list[str](), 0
+    parts = list[str]()
+    at = 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         parts += text[at : edit.start], edit.new
         at = edit.end

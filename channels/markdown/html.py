@@ -147,7 +147,8 @@ class _HtmlConverter:
     def _convert_tag(self, tag: re.Match[str]) -> int:
         """Append what a tag becomes; return the position in the text from which to read on."""
         name = tag["name"].lower()
-        kind, is_type = PAIRED_TAGS.get(name, name), _is_type_parameter(self._text, tag)
+        kind = PAIRED_TAGS.get(name, name)
+        is_type = _is_type_parameter(self._text, tag)
         is_plain = not tag["slash"] and ((name == "a" and not tag["attributes"]) or (name == "p" and is_type))
         if name not in _KNOWN_TAGS or is_plain:
             self._out.append(tag[0])
@@ -185,7 +186,8 @@ class _HtmlConverter:
             self._out.append(_mark(inside, self._dialect.html_marks.get(kind, ""), before, after))
 
     def _render_anchor(self, attributes: str, label: str) -> str:
-        target, label = _get_target(attributes), label.strip()
+        target = _get_target(attributes)
+        label = label.strip()
         if not target:
             return label
         link = Link(label, target, f"[{label}]({target})")
@@ -208,7 +210,8 @@ class _HtmlConverter:
 
     def _end_line(self, name: str, tag: re.Match[str]) -> int:
         """Begin, end or leave out a line at the tag of a block; return where to read on."""
-        rest, is_empty = _LINE_REST.match(self._text, tag.end()), not self._line.strip()
+        rest = _LINE_REST.match(self._text, tag.end())
+        is_empty = not self._line.strip()
         if rest and is_empty:
             for index in range(len(self._out) - 1, -1, -1):
                 self._out[index] = self._out[index].rstrip(" \t")
@@ -229,7 +232,9 @@ def _mark(text: str, mark: str, before: str, after: str) -> str:
     """
     found = _ENDS.fullmatch(text)
     assert found is not None
-    start, inside, end = found["before"], found["inside"] or "", found["after"]
+    start = found["before"]
+    inside = found["inside"] or ""
+    end = found["after"]
     if mark == "**":
         inside = inside.replace(mark, "")
     if not end and after.isalnum():

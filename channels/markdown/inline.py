@@ -165,7 +165,8 @@ class InlineParser:
         """Return whether code starts in the label of a link and ends after it (CommonMark, section 6.3)."""
         at, stop = link.span("label")
         while found := _TICKS.search(self._text, at, stop):
-            at, ticks = found.end(), found["ticks"]
+            at = found.end()
+            ticks = found["ticks"]
             if not ticks:
                 continue
             closing = re.compile(rf"(?<!`){ticks}(?!`)").search(self._text, at)
@@ -219,7 +220,8 @@ class InlineParser:
             self._open_marks[at:] = [spoiler for spoiler in self._open_marks[at:] if spoiler.text == SPOILER]
 
     def _parse_emphasis(self, start: int, marks: str) -> None:
-        sign, size = marks[0], len(marks)
+        sign = marks[0]
+        size = len(marks)
         opens, closes = self._flanks(start, start + size)
         if size > _MAX_EMPHASIS_MARKS or (sign == "~" and size != 2):
             return
@@ -275,7 +277,8 @@ class InlineParser:
         """Return whether a delimiter run may open and may close emphasis (CommonMark, section 6.2)."""
         before = self._text[start - 1] if start else " "
         after = self._text[end] if end < len(self._text) else " "
-        follows_space, precedes_space = before.isspace(), after.isspace()
+        follows_space = before.isspace()
+        precedes_space = after.isspace()
         follows_sign = not follows_space and is_punctuation(before)
         precedes_sign = not precedes_space and is_punctuation(after)
         opens = not precedes_space and (not precedes_sign or follows_space or follows_sign)

@@ -96,7 +96,8 @@ def _remove_empty_spoilers(
     Discord: emphasis that begins before a spoiler and ends within it would end the spoiler.
     """
     edits = [TextEdit(start, end, "") for start, end in parser.crossings]
-    first, last = parser.spoilers[0], parser.spoilers[-1]
+    first = parser.spoilers[0]
+    last = parser.spoilers[-1]
     if marks and marks[-1] == SPOILER and not text[:first].strip():
         edits.append(TextEdit(0, first + len(SPOILER), ""))
         marks = marks[:-1]
@@ -120,7 +121,9 @@ def break_unknown_links(text: str, dialect: Dialect) -> str:
     """
     if not any(f"]{sign}" in text for sign in dialect.link_openers):
         return text
-    result, at, spans = "", 0, InlineParser(text).spans
+    result = ""
+    at = 0
+    spans = InlineParser(text).spans
     codes = [text[span.start : span.end] for span in spans if span.ticks]
     is_sure = not any(LINE_END.search(code) for code in codes)  # code over several lines may end with its block
     for span in spans:
@@ -180,7 +183,8 @@ def stable_part(text: str, dialect: Dialect, marks: Sequence[str] = ()) -> str:
 
 def _movable_end(text: str, marks: Sequence[str]) -> int:
     """Return the index of the punctuation, code or link that may be moved out of open emphasis at the end of a text."""
-    parser, last = InlineParser(text, marks, is_growing=True), len(text.rstrip())
+    parser = InlineParser(text, marks, is_growing=True)
+    last = len(text.rstrip())
     ends = {min(span.end, last): span for span in parser.spans}
     is_movable = (
         last and any(mark[0] != "`" for mark in parser.marks) and (last in ends or is_punctuation(text[last - 1]))
@@ -198,7 +202,6 @@ class _PlainText(Dialect):
         return ("", "") if link.label == link.target else show_target(link)
 
     def render_autolink(self, token: str, *, is_last: bool) -> str:
-        del is_last
         return token[1:-1].removeprefix("mailto:")
 
     def escape_sign(self, sign: str) -> str:
@@ -262,7 +265,8 @@ def _render_parts(
             before, after = dialect.render_link(span.link)
             label = span.link.label
             if is_hidden:
-                label, after = label.replace(SPOILER, ESCAPED_SPOILER), after.replace(SPOILER, "%7C%7C")
+                label = label.replace(SPOILER, ESCAPED_SPOILER)
+                after = after.replace(SPOILER, "%7C%7C")
             yield False, before
             yield from _render_parts(label, InlineParser(label).spans, dialect)
             yield False, after
@@ -278,7 +282,8 @@ def _render_parts(
 
 def _join_parts(parts: Iterable[tuple[bool, str]], dialect: Dialect) -> str:
     """Return the joined parts of a paragraph, with all text outside of code rendered."""
-    prose, codes = "", list[str]()
+    prose = ""
+    codes = list[str]()
     for is_code, part in parts:
         prose += f"{_SURROGATE}{len(codes)}{_SURROGATE}" if is_code else part
         if is_code:

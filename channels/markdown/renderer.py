@@ -83,7 +83,8 @@ class SourceLine:
 
 def group_lines(lines: Sequence[SourceLine]) -> list[Sequence[SourceLine]]:
     """Return the lines in groups, in order: one per paragraph, list item or table, and one per other line."""
-    groups, at = list[Sequence[SourceLine]](), 0
+    groups = list[Sequence[SourceLine]]()
+    at = 0
     while at < len(lines):
         stop = at + 1
         if lines[at].kind is LineKind.TEXT:
@@ -170,11 +171,13 @@ class ChunkWriter:
             if is_first:
                 self._is_blank = False
                 self._open_chunk(group[0])
-            before, size = self._last_kind, len(self._out)
+            before = self._last_kind
+            size = len(self._out)
             self._write_group(group, ending if number == len(groups) else TextEnding.WHOLE, is_first=is_first)
             if group[0].kind is LineKind.TEXT and not "".join(self._out[size:]).strip():  # it had only tags
                 del self._out[size:]
-                self._skips_blank, self._last_kind = before is LineKind.BLANK, before
+                self._skips_blank = before is LineKind.BLANK
+                self._last_kind = before
 
     def _open_chunk(self, first: SourceLine) -> None:
         """Reopen the code block in which the message starts, or store the indent of its list item."""
@@ -204,7 +207,8 @@ class ChunkWriter:
                 self._out += [self._dialect.render_rule(self._dedent_line(line.text)), line.end]
             case LineKind.FENCE:
                 assert line.context.fence is not None
-                text, marks = dedent(line.text, self._removed_indent(line.context.fence)), line.context.fence.marks
+                text = dedent(line.text, self._removed_indent(line.context.fence))
+                marks = line.context.fence.marks
                 self._open_fence(line.context.fence, text[: text.index(marks)], line.context.fence.info)
                 self._out.append(line.end)
             case LineKind.CODE:
@@ -258,7 +262,8 @@ class ChunkWriter:
         self._out[before:] = [inline_renderer.break_unknown_links(rendered, self._dialect), line.end]
 
     def _write_inline(self, text: str, marks: tuple[str, ...], ending: TextEnding) -> None:
-        source, grows = text, ending is TextEnding.GROWING
+        source = text
+        grows = ending is TextEnding.GROWING
         if grows:
             text = inline_renderer.remove_unfinished(source, marks, has_spoilers=self._dialect.has_spoilers)
         rendered = inline_renderer.render_inline(text, self._dialect, marks, is_cut=ending is not TextEnding.WHOLE)
@@ -302,7 +307,8 @@ class ChunkWriter:
 
     def _open_fence(self, fence: CodeFence, before: str, info: str) -> None:
         opening, self._closing_marks = self._dialect.render_fence(fence.marks, info)
-        self._fence, self._has_code = fence, False
+        self._fence = fence
+        self._has_code = False
         self._fence_spoiler = SPOILER if self.marks else ""
         self._out.append(before + self._fence_spoiler + opening)
 

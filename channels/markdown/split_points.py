@@ -99,7 +99,8 @@ def _unsplittable_spans(
     unsplittable = list[tuple[int, int]]()
     groups = group_lines(lines)
     for group in groups:
-        first, kind = group[0], group[0].kind
+        first = group[0]
+        kind = group[0].kind
         if kind in TABLE_KINDS:
             head = 2 if kind is LineKind.TABLE_HEAD else 1  # no header row without its delimiter
             unsplittable.append((first.start, group[:head][-1].stop))

@@ -33,7 +33,9 @@ def hide_lines(text: str) -> str:
     """
     if SPOILER not in text:
         return text
-    parts, written, at = list[str](), 0, 0
+    parts = list[str]()
+    written = 0
+    at = 0
     starts = _list_ticks(text)
     while found := _TOKEN.search(text, at):
         at = found.end()

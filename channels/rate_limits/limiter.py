@@ -170,7 +170,8 @@ class RateLimiter:
 
         Responses may arrive in another order: the lowest `remaining` of a window counts.
         """
-        resets_at, before = event_loop.now() + reset_after + CLOCK_SKEW_SECONDS, self._reported
+        resets_at = event_loop.now() + reset_after + CLOCK_SKEW_SECONDS
+        before = self._reported
         if before is not None and resets_at < before.resets_at + self._release_seconds:  # the same window
             remaining = min(remaining, before.remaining)  # answers overtake each other
         self._reported = _ReportedWindow(remaining, resets_at)
@@ -294,8 +295,11 @@ class RateLimiter:
 
         The free slots are spread evenly over the time until more are free, or until the replies are expected to end.
         """
-        now, last, window = event_loop.now(), self._last_update, self._window.seconds
-        expected, minimum = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
+        now = event_loop.now()
+        last = self._last_update
+        window = self._window.seconds
+        expected = EXPECTED_REPLY_SECONDS / self._speed
+        minimum = MIN_REMAINING_SECONDS / self._speed
         ages = [now - started_at for started_at in self._replies]
         remaining = [max(minimum, expected - age) if age < expected else window for age in ages]
         seconds = min(window, sum(remaining) / len(remaining)) if remaining else window
@@ -338,10 +342,13 @@ class RateLimiter:
 
     def _expire(self) -> None:
         """Delete ended calls older than a window, and the reported window once it is over."""
-        now, seconds = event_loop.now(), self._window.seconds
+        now = event_loop.now()
+        seconds = self._window.seconds
         begin = now - seconds
         if self._reported is not None and self._reported.resets_at - now <= MIN_WAIT_SECONDS:
-            begin, self._reported, self._last_update = max(begin, self._reported.resets_at), None, 0.0
+            begin = max(begin, self._reported.resets_at)
+            self._reported = None
+            self._last_update = 0.0
         while self._answered and self._answered[0] <= begin:
             self._answered.popleft()
         while self._backoff < 1.0 and now >= self._backoff_until + seconds:

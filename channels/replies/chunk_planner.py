@@ -73,7 +73,8 @@ class ChunkPlanner:
         is shown as `empty_text`.
         """
         self._read_all()
-        chunks, page = [*self._full_chunks], self._page
+        chunks = [*self._full_chunks]
+        page = self._page
         is_final = priority in FINAL_PRIORITIES
         if is_final:
             page = _cut_full_chunks(
@@ -111,13 +112,15 @@ class ChunkPlanner:
             self._read_part()
 
     def _read_part(self) -> None:
-        until, size = self._read_count, 0
+        until = self._read_count
+        size = 0
         while until < len(self._deltas) and size < self._limits.chunk_size:
             size += len(self._deltas[until])
             until += 1
         self._page.feed("".join(self._deltas[self._read_count : until]))
         self._page = _cut_full_chunks(self._page, self._full_chunks, self._limits)
-        self._read_count, self._unread_length = until, self._unread_length - size
+        self._read_count = until
+        self._unread_length = self._unread_length - size
 
 
 def _cut_full_chunks(
@@ -128,7 +131,8 @@ def _cut_full_chunks(
     The start of a chunk includes invisible text before it.
     """
     while cut := page.find_break(is_final=is_final):
-        start, size = chunks[-1].end if chunks else 0, page.hidden_size + cut.position
+        start = chunks[-1].end if chunks else 0
+        size = page.hidden_size + cut.position
         if cut.text:
             chunks.append(Chunk(start, start + size, cut.text))
         page = ChunkReader(limits, cut.context, page.source[cut.position :], 0 if cut.text else size)

@@ -238,7 +238,8 @@ def _start_stream(plan: Plan, position: int) -> StartStream:
 
 
 def _continue_stream(plan: Plan, position: int, stream: MessageStream, limits: Limits) -> Iterator[Operation]:
-    content, is_complete = _get_content(plan, position), _is_complete(plan, position)
+    content = _get_content(plan, position)
+    is_complete = _is_complete(plan, position)
     text = content[0] if is_complete else _get_settled_text(plan, position)
     continues = content[0].startswith(stream.text)
     new_text = text[len(stream.text) :]
@@ -261,7 +262,8 @@ def _has_room(stream: MessageStream, part: StreamPart, limits: Limits) -> bool:
 
 
 def _update_files(plan: Plan, shown: Shown) -> Iterator[Operation]:
-    last, names = len(plan.chunks) - 1, tuple(file.name for file in plan.files)
+    last = len(plan.chunks) - 1
+    names = tuple(file.name for file in plan.files)
     kept = {id_ for name, id_ in shown.files if name in names}
     for id_ in sorted({id_ for _, id_ in shown.files} - kept):
         yield Detach(last, Priority.PROGRESS, id_)

@@ -137,7 +137,8 @@ class Executor:
             SurfaceError: the platform refuses the operation, or cannot be reached.
         """
         self._slot = None  # the call completes it
-        stored_ids, position = self.shown.stored_ids, operation.position
+        stored_ids = self.shown.stored_ids
+        position = operation.position
         is_done = True
         match operation:
             case Post():
@@ -181,7 +182,8 @@ class Executor:
         await self._save_ids([])
 
     async def _post(self, operation: Post) -> bool:
-        shown, position = self.shown, operation.position
+        shown = self.shown
+        position = operation.position
         outcome = await self._surface.post(
             position,
             operation.content,
@@ -200,7 +202,8 @@ class Executor:
         return True
 
     async def _edit(self, operation: Edit) -> bool:
-        position, message_id = operation.position, self._get_id(operation.position)
+        position = operation.position
+        message_id = self._get_id(operation.position)
         await _wait_until(operation.not_before)
         try:
             outcome = await self._surface.edit(
@@ -246,7 +249,8 @@ class Executor:
         except StreamEndedError:
             self._set_stream(operation.position, message_id, replace(stream, is_broken=True))
             return False
-        text, size = stream.text + operation.part.text, stream.size + streams.rules.measure(operation.part)
+        text = stream.text + operation.part.text
+        size = stream.size + streams.rules.measure(operation.part)
         grown = replace(stream, text=text, cards=operation.cards, size=size)
         self._set_stream(operation.position, message_id, grown)
         return True

@@ -282,7 +282,8 @@ class Reply:
                     await self._execute(operation, plan)
 
     async def _execute(self, operation: Operation, plan: Plan) -> None:
-        outdated_since, has_text = self._outdated_since, self._planner.has_text
+        outdated_since = self._outdated_since
+        has_text = self._planner.has_text
         self._outdated_since = None
         try:
             is_done = await self._executor.execute(operation, plan)
@@ -360,7 +361,8 @@ class Reply:
 
     def _plan_with_file(self, plan: Plan, final: _Final) -> Plan:
         """Return the plan of a reply that is too long: its start, and the whole as a file."""
-        files, line = [File(FILE_NAME, self.text.encode()), *final.files], self.say(words.FULL_ANSWER_IN_FILE)
+        files = [File(FILE_NAME, self.text.encode()), *final.files]
+        line = self.say(words.FULL_ANSWER_IN_FILE)
         if not final.ending:
             return replace(plan, chunks=append_line(plan.chunks[: self._max_messages], line), files=files)
         chunks = plan.chunks[: max(1, self._max_messages - 1)]

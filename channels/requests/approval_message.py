@@ -43,7 +43,8 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
     While the approval is open, the text tells the kind of approvers (such as *anyone here*) and the time limit. Secrets
     in the arguments are masked, and long arguments are cut: see `list_argument_files`. Markup in them has no effect.
     """
-    shown, is_closed = approval.shown_arguments, is_void or approval.verdict is not None
+    shown = approval.shown_arguments
+    is_closed = is_void or approval.verdict is not None
     parts = [
         say(words.APPROVE_TOOL, tool=format_tool(approval.tool)),
         plain_line(redact_secrets(storable_text(approval.hint[: 4 * MAX_HINT])))[:MAX_HINT],
@@ -85,7 +86,8 @@ def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool =
     """
     if is_void or approval.verdict is not None:
         return ()
-    may_approve, may_always = approval.permits("approved"), approval.permits("always")
+    may_approve = approval.permits("approved")
+    may_always = approval.permits("always")
     return approval_buttons(approval.id, say, may_approve=may_approve, may_always=may_always)
 
 

@@ -79,6 +79,7 @@ async def _show_request(
             deny = [button for button in controls if button.id.startswith("deny:")]
             await reply.close(approval_text(attached, say), Priority.APPROVAL, buttons=deny, files=files)
             if isinstance(posted := await requests.get(request.id), Approval):
-                text, controls = approval_text(posted, say), decision_buttons(posted, say)
+                text = approval_text(posted, say)
+                controls = decision_buttons(posted, say)
                 files = files if posted.is_readable else ()
         await reply.close(text, Priority.APPROVAL, buttons=controls, files=files)

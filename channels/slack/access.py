@@ -83,7 +83,8 @@ async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> lis
     """
     if not settings.bot_token:
         return []
-    web, lines = make_web_client(settings), list[str]()
+    web = make_web_client(settings)
+    lines = list[str]()
     groups: set[str] | None = None
     for rule in rules:
         kind, _, id_ = rule.partition(":")

@@ -107,14 +107,16 @@ class SlackAdapter:
 
     def _make_transport(self, settings: SlackSettings) -> SocketMode | HttpMode:
         if settings.mode == "socket":
-            count, open_gap = settings.sockets, self._backfill.open_gap
+            count = settings.sockets
+            open_gap = self._backfill.open_gap
             return SocketMode(self._app, settings.app_token, count=count, on_reconnect=open_gap)
         http = HttpMode(self._app, settings.signing_secret)
         self.routes += http.routes
         return http
 
     def _register_listeners(self) -> None:
-        app, intake = self._app, self._intake
+        app = self._app
+        intake = self._intake
         if self._platform.tokens is not None:
             app.use(self._skip_uninstalled)
         app.error(self._respond_to_error)
@@ -201,7 +203,8 @@ class SlackAdapter:
     async def _suggest_prompts(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         if event.get("tab") != "messages" or not self._settings.prompts:
             return
-        team, channel = workspace_of(body), str(event["channel"])
+        team = workspace_of(body)
+        channel = str(event["channel"])
         identity = await self._identities.resolve_interaction(team, channel, str(event["user"]))
         if self._services.access_policy.check(*identity) is AccessDecision.ALLOWED:
             prompts = suggest_prompts(self._platform.api, team, channel, self._settings.prompts)

@@ -70,11 +70,10 @@ class SlackPlatform:
         )
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        del name  # the metadata of its message identifies it
+        # the metadata of its message identifies it
         return address
 
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        del message_id
         return address
 
     async def get_locale(self, inbound: InboxMessage) -> str:
@@ -89,7 +88,8 @@ class SlackPlatform:
         names = await self.directory.get_names(team, users, [inbound.text])
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
-        name, bot_name = names[inbound.author], names.get(bot, "")
+        name = names[inbound.author]
+        bot_name = names.get(bot, "")
         text = MessageText.from_message(
             to_plain_text(inbound.text, names),
             name,

@@ -91,11 +91,14 @@ def remove_mention(text: str, user_id: str) -> str:
 def _keep_space(found: re.Match[str]) -> str:
     """Return the space in place of a mention and the spaces beside it; none at the ends of a line."""
     text, (start, end) = found.string, found.span()
-    before, after = text[max(start - 1, 0) : start], text[end : end + 1]
-    has_space, space_follows = text[start].isspace(), text[end - 1].isspace()
+    before = text[max(start - 1, 0) : start]
+    after = text[end : end + 1]
+    has_space = text[start].isspace()
+    space_follows = text[end - 1].isspace()
     if not (has_space or space_follows):
         return " " if before.isalnum() and after.isalnum() else ""
-    is_at_start, is_at_end = before in ("", "\n") and not has_space, after in ("", "\n") and not space_follows
+    is_at_start = before in ("", "\n") and not has_space
+    is_at_end = after in ("", "\n") and not space_follows
     return "" if is_at_start or is_at_end else " "
 
 
@@ -113,7 +116,9 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
     """
 
     def replacement(token: re.Match[str]) -> str:
-        kind, target, label = token["kind"], token["target"], token["label"]
+        kind = token["kind"]
+        target = token["target"]
+        label = token["label"]
         match kind:
             case "@":
                 return f"@{clean_name(names.get(target, label or target)) or target}"

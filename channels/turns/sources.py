@@ -37,7 +37,8 @@ def _format_link(number: int, source: Source) -> str:
     Gemini's links lead through a redirect of Google: their page's domain is shown after the link.
     """
     parts = urlsplit(source.url)
-    host, target = _encode_host(parts.hostname or ""), quote(source.url, safe="%:/?#@!$&'*+,;=~-._[]")
+    host = _encode_host(parts.hostname or "")
+    target = quote(source.url, safe="%:/?#@!$&'*+,;=~-._[]")
     domain = source.title.strip().lower()
     if host == _GOOGLE_HOST and parts.path.startswith(_GOOGLE_PATH) and _DOMAIN.fullmatch(domain):
         return f"[{number}]({target}) `{domain}` (Google)"

@@ -133,7 +133,8 @@ async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Seq
     A name that occurs twice, or is `FILE_NAME`, gets the file's position as prefix, such as `2-plot.png`. An image
     without a description gets its name as `alt`.
     """
-    files, names = list[File](), {FILE_NAME}
+    files = list[File]()
+    names = {FILE_NAME}
     for generated in (await runtime.list_generated_files(session_id, origin))[:MAX_FILES]:
         name = generated.name if generated.name not in names else f"{len(files) + 1}-{generated.name}"
         names.add(name)

@@ -242,7 +242,9 @@ def _result_text(response: types.FunctionResponse) -> str:
 
 def _map_response(response: types.FunctionResponse, secrets: RunSecrets) -> Iterator[StreamEvent]:
     """Yield `tool_end`, after an `error` if `error` is the response's only key, or if MCP's `isError` is set."""
-    name, call_id, result = response.name or "", response.id or "", secrets.mask(response.response or {})
+    name = response.name or ""
+    call_id = response.id or ""
+    result = secrets.mask(response.response or {})
     if set(result) == {"error"} or result.get("isError") is True:
         error = RuntimeError(str(result.get("error") or result.get("content") or ""))
         yield StreamEvent("error", tool=name, call_id=call_id or name, data=result, error=error)

@@ -63,7 +63,8 @@ async def find_unknown_variables(app: App) -> list[UnknownVariable]:
     Known are the `output_key`s of the other agents, except for an agent that runs first. Instructions that are
     functions are not checked.
     """
-    nodes, found = list(list_nodes(app)), list[UnknownVariable]()
+    nodes = list(list_nodes(app))
+    found = list[UnknownVariable]()
     agents = [node for node in nodes if isinstance(node, LlmAgent)]
     first = set(map(id, _find_first_agents(app.root_agent)))
     for agent in agents:

@@ -68,11 +68,13 @@ def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
 def _load(agent: str) -> App:
     folder = find_agent_folder(agent)
     if folder is not None:
-        found, name = _load_folder(agent, folder), folder.name
+        found = _load_folder(agent, folder)
+        name = folder.name
     elif os.sep in agent or agent.startswith("."):
         raise SettingsError(f"AGENT={agent}: there is no such folder")
     else:
-        found, name = _load_module(agent), agent.removesuffix(".agent").rpartition(".")[2]
+        found = _load_module(agent)
+        name = agent.removesuffix(".agent").rpartition(".")[2]
     return found if isinstance(found, App) else App(name=name, root_agent=found)
 
 
@@ -170,7 +172,8 @@ def _refuse_sign_ins(agent: str, app: App) -> None:
 
 def _needs_sign_in(config: AuthConfig) -> bool:
     """Return whether ADK gets the credential of a toolset only from a user."""
-    scheme, credential = config.auth_scheme, config.raw_auth_credential
+    scheme = config.auth_scheme
+    credential = config.raw_auth_credential
     match scheme:
         case OAuth2(flows=OAuthFlows(clientCredentials=flow)):
             needs_user = flow is None
@@ -237,7 +240,8 @@ def _get_reason(text: str) -> str:
 
 
 def _find_remedy(module: str, agent: str) -> str:
-    folder, top = find_agent_folder(agent), module.partition(".")[0]
+    folder = find_agent_folder(agent)
+    top = module.partition(".")[0]
     if folder is not None and ((folder / top).is_dir() or (folder / f"{top}.py").is_file()):
         return f"it is in the agent's folder, so import it as `from . import {top}`"
     return describe_installation(top, agent)

@@ -164,7 +164,8 @@ def _replace_unusable_files(event: Event) -> None:
     assert event.content is not None
     for part in event.content.parts or ():
         if note := _find_fault(part.inline_data):
-            part.inline_data, part.thought_signature = None, None
+            part.inline_data = None
+            part.thought_signature = None
             part.text = f"\n\n{note}\n\n"
         if (response := part.function_response) is not None and response.parts:
             faults = [(item, _find_fault(item.inline_data)) for item in response.parts]

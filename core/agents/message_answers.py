@@ -67,7 +67,8 @@ def list_secrets(answer: MessageAnswer, text: str, stored: Mapping[str, tuple[Ev
     calls = [call for event, _ in stored.values() for call in event.get_function_calls() if call.id == answer.call_id]
     if not calls:
         return []
-    tool, arguments = calls[-1].name or "", calls[-1].args or {}
+    tool = calls[-1].name or ""
+    arguments = calls[-1].args or {}
     return list_message_secrets(tool, arguments, text, _parse_answer(tool, arguments, text))
 
 

@@ -123,7 +123,8 @@ class GuardPlugin(BasePlugin):
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
         """Add the secret arguments of a model's tool calls to the run's secrets, before ADK stores the event."""
-        run, secrets = invocation_context.run_config, get_run_secrets()
+        run = invocation_context.run_config
+        secrets = get_run_secrets()
         if secrets is None or event.partial or not isinstance(run, AgentRunConfig):
             return
         for call in event.get_function_calls():
@@ -265,7 +266,8 @@ def _move_input_before_work(context: CallbackContext) -> None:
     ADK appends the input to the session each time the agent begins or resumes, and hides earlier events from the model.
     It would not find the function calls before the input, and the agent would make them again.
     """
-    events, path = context.session.events, context.node_path
+    events = context.session.events
+    path = context.node_path
     own = [i for i, event in enumerate(events) if path and event.node_info.path == path]
     if own and events[own[-1]].author == "user" and not events[own[-1]].invocation_id:
         done = (i for i in own if events[i].invocation_id == context.invocation_id)
@@ -328,7 +330,8 @@ def _get_schema(tool: BaseTool) -> dict[str, Any] | None:
 
 def _add_secret_arguments(secrets: RunSecrets, config: types.GenerateContentConfig, call: types.FunctionCall) -> None:
     """Add a call's secret arguments; if they are no JSON object, and may have a secret, their whole text is secret."""
-    name, arguments = (call.name or "").removeprefix(MALFORMED_CALL_PREFIX), call.args or {}
+    name = (call.name or "").removeprefix(MALFORMED_CALL_PREFIX)
+    arguments = call.args or {}
     schema = find_parameter_schema(config, name)
     if schema is None:
         return
@@ -389,7 +392,6 @@ class WorkflowAnswerPlugin(BasePlugin):
         super().__init__(name="parley_workflow_answer")
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        del invocation_context
         if event.author == "user":
             return
         if event.content is not None:
@@ -410,8 +412,10 @@ class MeterPlugin(BasePlugin):
         if (model := _get_external_model(callback_context)) is not None:
             messages = convert_messages(llm_request.contents, llm_request.config.system_instruction)
             files = await estimate_media_tokens(messages)
-            tools, name = list_tools(llm_request.config), llm_request.model or model.model
-            texts, meter = partial(estimate_text_tokens, messages, tools), get_current_meter()
+            tools = list_tools(llm_request.config)
+            name = llm_request.model or model.model
+            texts = partial(estimate_text_tokens, messages, tools)
+            meter = get_current_meter()
             await meter.begin_external_call(_call_key(callback_context), name, lambda: files + texts())
             if meter.prompts is not None:
                 request = ModelRequest(name, messages, tools)

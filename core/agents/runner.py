@@ -97,12 +97,14 @@ class ResumableRunner(Runner):
             SessionResetError: the session has another generation.
             RunCorrectedError: an earlier attempt named an unknown agent, and was repeated under another id.
         """
-        self._session, self._run_id = await self._get_or_create_session(**session), run_id
+        self._session = await self._get_or_create_session(**session)
+        self._run_id = run_id
         current = self._session.generation if isinstance(self._session, StoredSession) else generation
         if generation is not None and generation != current:
             raise SessionResetError.of(self._session.id, generation)
         if isinstance(self._session, StoredSession):
-            self._session.fence, self._session.prompt = fence, attributed_prompt
+            self._session.fence = fence
+            self._session.prompt = attributed_prompt
         if any(event.invocation_id == correction_run_id(run_id) for event in self._session.events):
             raise RunCorrectedError
         return _filter_run_events(self._session, run_id)
@@ -120,7 +122,8 @@ class ResumableRunner(Runner):
         Raises:
             StoreError: the session cannot be read, or the message cannot be stored.
         """
-        session, run = self._session, self._run_id
+        session = self._session
+        run = self._run_id
         if not isinstance(session, StoredSession) or not (answers or is_decided):
             return None
         service = self.session_service

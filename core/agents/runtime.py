@@ -346,7 +346,8 @@ async def _load_run(
 ) -> tuple[list[types.Content], list[StreamEvent]]:
     """Return the messages for which ADK runs, one after the other, and the events of earlier attempts."""
     message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
-    messages, outputs = [message], list[StreamEvent]()
+    messages = [message]
+    outputs = list[StreamEvent]()
     if request.run_id is None:
         return messages, outputs
     session_key = {"user_id": request.user_id, "session_id": request.session_id}

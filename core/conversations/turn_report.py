@@ -211,13 +211,15 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     """Return the reports of `turns` rows, in their order; `omitted_messages` is None."""
     if not rows:
         return []
-    ids, origins = [row.id for row in rows], [row.origin for row in rows]
+    ids = [row.id for row in rows]
+    origins = [row.origin for row in rows]
     inbox_rows = sa.select(inbox.c.turn, inbox.c.author, inbox.c.accepted_at).where(inbox.c.turn.in_([*ids, *origins]))
     accepted = _group_by_first_column(await connection.execute(inbox_rows))
     session_rows = sa.select(sessions.c.id, sessions.c.generation, sessions.c.app)
     session_rows = session_rows.where(sessions.c.id.in_([row.session for row in rows]))
     found_sessions = {row.id: row for row in await connection.execute(session_rows)}
-    c, asking_ids = human_requests.c, [*ids, *(row.parent for row in rows if row.kind == "decision")]
+    c = human_requests.c
+    asking_ids = [*ids, *(row.parent for row in rows if row.kind == "decision")]
     decided = sa.select(c.turn, c.tool, c.decision, c.decided_by_name, c.decided_at).where(c.turn.in_(asking_ids))
     decisions = _group_by_first_column(await connection.execute(decided.order_by(c.requested_at, c.id)))
     rerun_rows = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
@@ -226,9 +228,11 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     names = await get_latest_names(connection, people)
 
     def build_report(row: sa.Row[Any]) -> TurnReport:
-        answered, session = accepted.get(row.origin, []), found_sessions.get(row.session)
+        answered = accepted.get(row.origin, [])
+        session = found_sessions.get(row.session)
         requested_at = min((message.accepted_at for message in accepted.get(row.id, ())), default=row.created_at)
-        usage, calls = row.usage or {}, parse_stored_calls(row.usage)
+        usage = row.usage or {}
+        calls = parse_stored_calls(row.usage)
         cost, unpriced = prices.total_cost(calls)
         return TurnReport(
             **{name: getattr(row, name) for name in _COLUMNS},

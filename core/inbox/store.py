@@ -266,7 +266,8 @@ def _build_insert(dialect: str) -> sa.Insert:
     # PostgreSQL: the lock makes the message wait for a reset, and gives it the generation after that
     insert = build_insert(dialect, inbox).from_select([*names, "generation"], row.with_for_update())
     others = inbox.alias("others")
-    in_session, is_other = others.c.session == values["session"], others.c.event_key != values["event_key"]
+    in_session = others.c.session == values["session"]
+    is_other = others.c.event_key != values["event_key"]
     waits = sa.exists().where(in_session, is_waiting(others), is_other)
     runs = sa.exists().where(turns.c.session == values["session"], is_active(turns))
     notification = [] if dialect == "sqlite" else [build_notification(sa.bindparam("worker", type_=sa.Text))]

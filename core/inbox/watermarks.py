@@ -98,7 +98,8 @@ class Watermarks:
         return [ActivePlace(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 
     async def find_known_keys(self, event_keys: Iterable[str]) -> set[str]:
-        keys, known = list(event_keys), set[str]()
+        keys = list(event_keys)
+        known = set[str]()
         async with self._database.read() as connection:
             for start in range(0, len(keys), _KEYS_PER_QUERY):
                 batch = keys[start : start + _KEYS_PER_QUERY]

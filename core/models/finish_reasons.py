@@ -139,7 +139,8 @@ def close_code_fence(text: str) -> str:
         before, marks, info = match.groups()
         if not fence:
             if len(before) <= _MAX_INDENT or _ITEM.search(text, 0, match.start(2)):
-                fence, indent = marks, " " * len(before)
+                fence = marks
+                indent = " " * len(before)
         elif marks.startswith(fence) and not (before.strip() or info.strip()):
             fence = ""
     return f"{text}\n{indent}{fence}" if fence else text

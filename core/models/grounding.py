@@ -69,7 +69,8 @@ def is_web_address(url: str) -> bool:
 
 
 def _list_pages(response: LlmResponse) -> Iterator[Source]:
-    grounding, citations = response.grounding_metadata, response.citation_metadata
+    grounding = response.grounding_metadata
+    citations = response.citation_metadata
     for chunk in (grounding and grounding.grounding_chunks) or ():
         if (page := chunk.web or chunk.retrieved_context) is not None:
             yield Source(page.uri or "", page.title or "")

@@ -234,7 +234,8 @@ def fit_file_name(name: str, mime_type: str) -> str:
     Platforms and people take the suffix for the type of a file. It stays if it is unknown, or that of a document or
     program; if both types are text or both audio or video; and if both are pictures, of which one has no signature.
     """
-    kind, expected = guess_mime_type("", mime_type) or UNKNOWN_TYPE, guess_mime_type(name, None)
+    kind = guess_mime_type("", mime_type) or UNKNOWN_TYPE
+    expected = guess_mime_type(name, None)
     if expected is None or kind == expected:
         return name
     if is_text_type(expected):
@@ -406,7 +407,8 @@ def move_files_to_user(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     Anthropic and OpenAI accept files only from users. A text with the file's name replaces each moved file. A file
     without a later user message is not sent, only its name is.
     """
-    moved, pending = list[ModelMessage](), list[Part]()
+    moved = list[ModelMessage]()
+    pending = list[Part]()
     for message in messages:
         if message.role == "assistant" and any(isinstance(part, Media) for part in message.parts):
             pending += [part for part in message.parts if isinstance(part, Media)]

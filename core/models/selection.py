@@ -152,7 +152,8 @@ class ModelSelectionPlugin(BasePlugin):
         super().__init__(name="parley_choice")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        run, agent = callback_context.run_config, callback_context._invocation_context.agent
+        run = callback_context.run_config
+        agent = callback_context._invocation_context.agent
         if not isinstance(run, AgentRunConfig) or run.model is None or not isinstance(agent, LlmAgent):
             return
         adapter = agent.canonical_model

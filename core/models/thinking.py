@@ -122,7 +122,8 @@ class ThinkingReader:
         if found is None:
             self._state = _State.PLAIN if self._has_thinking else _State.WATCHED
             if self._has_thinking:
-                self._kind, self._buffer = Text, self._buffer.lstrip()
+                self._kind = Text
+                self._buffer = self._buffer.lstrip()
             return False
         if found.partial:
             return True
@@ -178,10 +179,12 @@ def _is_in_code(before: str, after: str, *, is_final: bool) -> bool | None:
         return True
     paragraph = _BLANK_LINE.split(before)[-1]
     rest, *others = _BLANK_LINE.split(after, 1)
-    is_undecided, at = False, 0
+    is_undecided = False
+    at = 0
     text = f"{paragraph} {rest}"
     while found := _TICKS.search(paragraph, at):
-        at, ticks = found.end(), found["ticks"]
+        at = found.end()
+        ticks = found["ticks"]
         if not ticks:
             continue
         closing = regex.search(rf"(?<!`){ticks}(?!`)", text, pos=at)

@@ -83,7 +83,8 @@ def check_json(value: Any, max_values: int = MAX_JSON_VALUES) -> None:
         JsonLimitError: it has over `MAX_JSON_LEVELS` levels or `max_values` values, or a number that is not finite or
             too long.
     """
-    level, count = [value], 1
+    level = [value]
+    count = 1
     for depth in range(MAX_JSON_LEVELS + 1):
         for item in level:
             if isinstance(item, float) and not isfinite(item):
@@ -148,7 +149,8 @@ def refuse_malformed_arguments(call: types.FunctionCall) -> None:
 
 def explain_malformed_call(call_name: str, arguments: Mapping[str, Any]) -> str:
     """Return the error for the model about a malformed call, with the fault of its arguments: see `parse_call`."""
-    tool, text = call_name.removeprefix(MALFORMED_CALL_PREFIX), str(arguments.get("arguments", ""))
+    tool = call_name.removeprefix(MALFORMED_CALL_PREFIX)
+    text = str(arguments.get("arguments", ""))
     if text.startswith(_REFUSED):
         fault = text.removeprefix(_REFUSED).removesuffix(")")
     else:
@@ -218,7 +220,8 @@ def _prefix(provider: str) -> bytes:
 def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
     """Return a call id that is not in `used_ids`, and add it there; a taken one gets a number (`call_t_2`)."""
     base = call_id or f"call_{tool_name}"
-    number, unique = 1, base
+    number = 1
+    unique = base
     while unique in used_ids:
         number += 1
         unique = f"{base[: MAX_ID_LENGTH - 6]}_{number}"

@@ -75,7 +75,8 @@ def describe_invalid_value(
         example: a valid number.
         known_keys: keys of the table with the value, for one that is not among them.
     """
-    kind, context = fault["type"], fault.get("ctx", {})
+    kind = fault["type"]
+    context = fault.get("ctx", {})
     if kind == "missing":
         return "it is missing"
     if kind == "extra_forbidden":

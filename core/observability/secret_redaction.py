@@ -173,7 +173,8 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
             merged[-1] = merged[-1][0], max(merged[-1][1], stop)
         else:
             merged.append((start, stop))
-    shown, end = list[str](), 0
+    shown = list[str]()
+    end = 0
     for start, stop in merged:
         shown += [text[end:start], mask(stop - start)]
         end = stop

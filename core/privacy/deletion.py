@@ -123,7 +123,9 @@ class DeletionService:
     async def preview(self, request: DeletionRequest) -> DeletionPreview:
         """Count the stored data that a request would delete; delete nothing."""
         sessions, partial_sessions = await self.list_sessions(request)
-        session_ids, message_count, file_count = [*sessions, *partial_sessions], 0, 0
+        session_ids = [*sessions, *partial_sessions]
+        message_count = 0
+        file_count = 0
         async with self._database.read() as connection:
             for start in range(0, len(session_ids), BATCH_SIZE):
                 batch = session_ids[start : start + BATCH_SIZE]

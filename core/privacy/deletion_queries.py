@@ -86,7 +86,8 @@ async def delete_session(
         before_generation: delete only turns and inbox messages of earlier generations. The session itself stays if it
             has inbox messages of this generation or a later one. None deletes all generations.
     """
-    its_turns, its_messages = turns.c.session == session_id, inbox.c.session == session_id
+    its_turns = turns.c.session == session_id
+    its_messages = inbox.c.session == session_id
     query = sa.select(inbox.c.id).where(its_messages).limit(1)
     old_messages = its_messages
     if before_generation is not None:
@@ -166,7 +167,8 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     in_session = messages.c.session == session_id
     old = in_session & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept_runs)
     deleted = await connection.execute(sa.delete(messages).where(old, messages.c.summarized_id.is_(None)))
-    summaries, with_prompts = in_session & messages.c.summarized_id.is_not(None), turns.c.session == session_id
+    summaries = in_session & messages.c.summarized_id.is_not(None)
+    with_prompts = turns.c.session == session_id
     if not deleted.rowcount:
         summaries &= messages.c.created_at < before
         with_prompts &= turns.c.created_at < before

@@ -95,7 +95,9 @@ async def stream_export(
             and the end of the text says so.
         viewer: the person who gets the text: see `ExportViewer`. None shows everything, as to operators.
     """
-    writer, size, has_begun = _WRITERS[format_](session_id), 0, False
+    writer = _WRITERS[format_](session_id)
+    size = 0
+    has_begun = False
     authors = dict[str, set[str]]()  # by the id of the run, which another run continues after an approval
     async with aclosing(stream_runs(database, session_id)) as runs:
         async for run in runs:
@@ -106,7 +108,8 @@ async def stream_export(
                 of_run = authors.setdefault(run.id, set())
                 of_run |= {id_ for message in run.messages for id_, _, _ in message.parts if id_}
                 counted = viewer.redact_run(counted, of_run)
-            has_begun, written = True, writer.format_run(counted)
+            has_begun = True
+            written = writer.format_run(counted)
             size += len(written.encode())
             if max_bytes is not None and size > max_bytes:
                 yield writer.format_end(is_whole=False)
@@ -197,7 +200,8 @@ class _JsonWriter:
         return f'{_to_json_text(head)[:-1]}, "runs": ['
 
     def format_run(self, run: TranscriptRun) -> str:
-        comma, self._comma = self._comma, ","
+        comma = self._comma
+        self._comma = ","
         if run.is_summary:
             (message,) = run.messages
             return f"{comma}\n{_to_json_text({'kind': 'summary', 'at': _format_iso(message.at), 'text': message.text})}"

@@ -76,7 +76,8 @@ def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
         media += [blob for blob in (part.inline_data, *inner) if blob is not None and blob.data]
     found = []
     for number, blob in enumerate(media, 1):
-        kind, data = blob.mime_type or "application/octet-stream", blob.data or b""
+        kind = blob.mime_type or "application/octet-stream"
+        data = blob.data or b""
         digest = data.removeprefix(BLOB_PREFIX).decode() if data.startswith(BLOB_PREFIX) else ""
         name = f"{row.id}-{number}{guess_suffix(kind)}"
         found.append(ExportedFile(name, kind, 0 if digest else len(data), digest=digest, data=b"" if digest else data))

@@ -177,9 +177,11 @@ def _to_json(request: ModelRequest, secrets: RunSecrets) -> Json:
 
     The instruction comes first, then the messages from the newest to the oldest, then the tools.
     """
-    budget, indexes = _Budget(), [*range(len(request.messages))]
+    budget = _Budget()
+    indexes = [*range(len(request.messages))]
     has_instruction = bool(indexes) and request.messages[0].role == "system"
-    first, later = indexes[:has_instruction], indexes[has_instruction:]
+    first = indexes[:has_instruction]
+    later = indexes[has_instruction:]
     messages = {index: _message_to_json(request.messages[index], secrets, budget) for index in (*first, *later[::-1])}
     tools = [_tool_to_json(tool, budget) for tool in request.tools]
     return {"messages": [messages[index] for index in indexes], "tools": tools, "cut_characters": budget.cut}

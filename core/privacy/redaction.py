@@ -120,7 +120,8 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
     query = sa.select(human_requests).where((human_requests.c.decided_by == user_id) | may_be_author)
     ids |= {row.session for row in await connection.execute(query) if user_id in (row.decided_by, *row.authors)}
     ids.discard("")
-    own_sessions, shared_sessions = list[str](), list[str]()
+    own_sessions = list[str]()
+    shared_sessions = list[str]()
     for session_id in sorted(ids):
         (own_sessions if await is_only_author(connection, session_id, user_id) else shared_sessions).append(session_id)
     return own_sessions, shared_sessions
@@ -147,7 +148,9 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
 
 async def load_redaction(connection: AsyncConnection, session_id: str, user_id: str) -> Redaction:
     """Read a user's names, texts and runs in a session."""
-    names, texts, runs = set[str](), list[str](), set[str]()
+    names = set[str]()
+    texts = list[str]()
+    runs = set[str]()
     rows = sa.select(messages.c.invocation_id, messages.c.content, messages.c.attribution).where(
         messages.c.session == session_id, messages.c.attribution.is_not(None)
     )
@@ -283,7 +286,8 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
             **{"attribution": None, "files": None},
         }
     prompt = AttributedPrompt.from_json(row.content, row.attribution, row.files)
-    redacted, text = prompt, None
+    redacted = prompt
+    text = None
     if row.role == "user" and (is_theirs or (prompt is not None and redaction.user_id in prompt.names)):
         former = prompt or AttributedPrompt(((redaction.user_id, row.content),), {})
         deleted = [

@@ -101,7 +101,8 @@ class CleanupService:
         """Delete at most `BATCH_SIZE` unneeded rows per table, in one transaction; return their number."""
         async with self._database.write() as connection:
             now = self._database.now
-            before, an_hour_ago = now - self._days * DAY_SECONDS, now - HOUR_SECONDS
+            before = now - self._days * DAY_SECONDS
+            an_hour_ago = now - HOUR_SECONDS
             old_prompts = prompts.c.called_at < now - self._prompt_days * DAY_SECONDS
             return (
                 await _delete(connection, turns, _is_expired_turn(before))

@@ -102,7 +102,8 @@ class _RunGrouper:
             self.rows.append(row)
             return None
         ended = self.finish()
-        self.rows, self.run = [row], of_run
+        self.rows = [row]
+        self.run = of_run
         return ended
 
     def finish(self) -> _RunRows | None:
@@ -115,7 +116,8 @@ async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[Tra
     A run that continued after decisions of people is yielded in several parts with the same `id`, one for each turn;
     the first part has the files. Nothing is yielded for an unknown session.
     """
-    groups, seen = _RunGrouper(), set[str]()
+    groups = _RunGrouper()
+    seen = set[str]()
     async for page in _read_pages(database, session_id):
         ended = [group for row in page if (group := groups.add(row))]
         for run in await _load_runs(database, session_id, ended, seen):
@@ -228,7 +230,8 @@ def _to_message(row: sa.Row[Any]) -> TranscriptMessage:
     prompt = AttributedPrompt.from_json(row.content, row.attribution)
     parts = [(author, prompt.names.get(author, ""), text) for author, text in prompt.parts] if prompt else []
     content = row.content.strip() if row.role in ("user", "assistant") else ""
-    name, calls = current_author(row.author), row.tool_calls or ()
+    name = current_author(row.author)
+    calls = row.tool_calls or ()
     return TranscriptMessage(
         row.created_at, row.role, name, content, parts, calls, list_message_files(row), _list_sources(row)
     )

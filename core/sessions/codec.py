@@ -181,7 +181,8 @@ def mask_event(event: Event, secrets: RunSecrets) -> Event:
     """
     if secrets.is_empty:
         return event
-    actions, content = event.actions, event.content
+    actions = event.actions
+    content = event.content
     if content is not None:
         content = _mask_content(content, secrets)
         if prompt := secrets.prompts.get(event.id):
@@ -321,8 +322,10 @@ def _get_text(event: Event) -> str:
 
 
 def _list_tool_calls(event: Event) -> list[dict[str, str]]:
-    calls, answers = event.get_function_calls(), event.get_function_responses()
-    ids, answer_ids = set[str](), set[str]()
+    calls = event.get_function_calls()
+    answers = event.get_function_responses()
+    ids = set[str]()
+    answer_ids = set[str]()
     return [
         *(
             {"id": unique_id(c.id, c.name or "tool", ids), "name": c.name or "", "input": _to_json(c.args or {})}

@@ -98,7 +98,8 @@ def token_budget_truncate(
 
 def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: int, free: set[int]) -> int:
     """Return the index of the oldest entry that fits; the tokens of entries in `free` do not count."""
-    turn_count, oldest = 0, len(entries)
+    turn_count = 0
+    oldest = len(entries)
     for i in range(len(entries) - 1, -1, -1):
         remaining -= 0 if i in free else entries[i].tokens
         if remaining < 0 and i not in free:
@@ -106,7 +107,8 @@ def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: i
         if is_user_message(entries[i].event):
             if turn_count == turns:
                 return oldest
-            turn_count, oldest = turn_count + 1, i
+            turn_count = turn_count + 1
+            oldest = i
     return 0
 
 
@@ -339,7 +341,8 @@ def describe_window(
     """Return the size and the limits of `kept`, the sent part of a history without its summary."""
     sent_turns = sum(is_user_message(entry.event) for entry in kept)
     bound: HistoryLimit = "" if len(kept) == len(entries) else "turns" if sent_turns >= turns else "tokens"
-    messages, tokens = sum(map(_has_text, kept)), sum(entry.tokens for entry in kept)
+    messages = sum(map(_has_text, kept))
+    tokens = sum(entry.tokens for entry in kept)
     return HistoryWindow(messages, tokens, budget or DEFAULT_BUDGET_TOKENS, bound, newest_id, turns=sent_turns)
 
 

@@ -116,7 +116,8 @@ async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
     to the former app. A session keeps its chosen agent: while that agent is not configured, the agent of the place
     answers.
     """
-    c, home = sessions.c, agents.default
+    c = sessions.c
+    home = agents.default
     async with database.write() as connection:
         former_apps = (await connection.execute(sa.select(c.app).distinct().where(c.app != home))).scalars().all()
         if former_apps:

@@ -88,7 +88,6 @@ class MemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        del custom_metadata
         await self._save_entries(app_name, user_id, session_id or self.session, self._to_entries(events))
 
     async def add_memory(
@@ -99,7 +98,6 @@ class MemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        del custom_metadata
         texts = [str(self.secrets.mask(_get_text(memory.content))) for memory in memories]
         entries = [
             (memory.id, memory.author or "", text, time.time()) for memory, text in zip(memories, texts, strict=True)
@@ -127,7 +125,8 @@ class MemoryService(BaseMemoryService):
         )
         rows = await self.database.run_with_retries(query_matches, operation="the memories")
         best = sorted(rows, key=lambda row: -sum(word in (row.search_text or row.content.lower()) for word in words))
-        results, remaining = list[MemoryEntry](), _MAX_RESULT_CHARACTERS
+        results = list[MemoryEntry]()
+        remaining = _MAX_RESULT_CHARACTERS
         for row in best[:_MAX_RESULTS]:
             if remaining > 0:
                 results.append(_to_memory_entry(row, remaining))

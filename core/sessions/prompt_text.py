@@ -121,7 +121,8 @@ class AttributedPrompt:
         """Return the prompt with a text and the authors from `to_json`; None if they do not fit."""
         if not isinstance(data, dict):
             return None
-        parts, at = list[tuple[str, str]](), 0
+        parts = list[tuple[str, str]]()
+        at = 0
         for author, length in data["parts"]:
             parts.append((author, text[at : at + length]))
             at += length + len(PART_SEPARATOR)

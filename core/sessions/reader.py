@@ -160,7 +160,8 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
         (state.c.scope == scope) & (state.c.owner == sa.bindparam(f"{scope}_owner", type_=sa.Text))
         for scope in scopes.SCOPE_PREFIXES
     )
-    session_row, rows = sessions.c, state.c
+    session_row = sessions.c
+    rows = state.c
     return sa.union_all(
         select_messages(_RowKind.NEWEST, BATCH_ROWS, is_in_session(session)),
         select_messages(
@@ -234,9 +235,12 @@ class HistoryLoader:
         messages within the limits, and older ones with calls that may still be answered. Only such calls lack a
         response.
         """
-        summary, summarized_id, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
+        summary = self._summary
+        summarized_id = 0
+        budget = self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:
-            summarized_id, budget = summary.summarized_id, max(1, budget - summary.tokens)
+            summarized_id = summary.summarized_id
+            budget = max(1, budget - summary.tokens)
         newest, is_all = await self._read_newest(summarized_id)
         turns = self.turns
         if not is_all and sum(row.role == "user" for row in newest.values()) > turns // 2:  # else it cuts none of them

@@ -103,7 +103,8 @@ class SessionService(BaseSessionService):
             secrets: the secrets in the loaded events are added; those of the run are masked when events are stored.
         """
         bound = copy(self)
-        bound._runs, bound._secrets = frozenset(runs), secrets
+        bound._runs = frozenset(runs)
+        bound._secrets = secrets
         return bound
 
     async def create_session(

@@ -47,7 +47,8 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
         SettingsError: the URL has a parameter that the driver does not know, or whose value is not a number.
     """
     known = _PARAMETERS.get(address.get_driver_name(), {})
-    faults, typed = [], {}
+    faults = []
+    typed = {}
     for name, word in address.query.items():
         if name not in known:
             faults.append(f"DATABASE_URL: {name} is none of the parameters that it may have: {', '.join(known)}")

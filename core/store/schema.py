@@ -71,10 +71,10 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 #: `parent`, and the kind of rerun as its `kind` (see `turns`). The kind `decision`: people have decided all requests of
 #: the `parent`, so its run can continue. `outcome`: the reason why no turn answers the message, see
 #: `core.messages.inbox_message.InboxOutcome`. A message that its author deleted after a turn had claimed it has the
-#: outcome `deleted` and its turn. The outcome `forgotten` marks a tombstone: see `core.privacy.deletion`. Rows of commands, of
-#: messages to other people and of tombstones have no text. An entry that is no message
-#: has its `kind`, and the outcome `pending` until its `owner`, a worker, has handled it; until then, `payload` has its
-#: encrypted data: see `core.inbox.entries`.
+#: outcome `deleted` and its turn. The outcome `forgotten` marks a tombstone: see `core.privacy.deletion`. Rows of
+#: commands, of messages to other people and of tombstones have no text. An entry that is no message has its `kind`,
+#: and the outcome `pending` until its `owner`, a worker, has handled it; until then, `payload` has its encrypted data:
+#: see `core.inbox.entries`.
 inbox = sa.Table(
     "inbox",
     metadata,

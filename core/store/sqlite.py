@@ -34,7 +34,9 @@ class _FetchedRows(list[Any]):
 class _FetchingCursor(sqlite3.Cursor):
     def fetchall(self) -> _FetchedRows:
         rows = _FetchedRows(super().fetchall())
-        rows.description, rows.rowcount, rows.lastrowid = self.description, self.rowcount, self.lastrowid
+        rows.description = self.description
+        rows.rowcount = self.rowcount
+        rows.lastrowid = self.lastrowid
         return rows
 
 
@@ -130,7 +132,8 @@ class SqliteConnection(aiosqlite.Connection):
         The caller resets it when the statement has run: it stays set after a failure and after a cancellation.
         """
         self.is_interrupted = True
-        is_first, self._is_beginning = self._is_beginning, False
+        is_first = self._is_beginning
+        self._is_beginning = False
         return _FirstStatement(sql) if is_first else sql
 
     def cursor(self) -> _Cursor:  # type: ignore[override]

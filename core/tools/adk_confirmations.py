@@ -224,7 +224,8 @@ def find_masked_paths(schema: Mapping[str, Any], arguments: Any) -> list[Argumen
 
 def has_secret_mark(schema: Any) -> bool:
     """Return whether a JSON Schema, or any part of it, has `writeOnly` or the format `password`."""
-    pending, seen = [schema], set[int]()
+    pending = [schema]
+    seen = set[int]()
     while pending:
         part = pending.pop()
         if not isinstance(part, Mapping | list) or id(part) in seen:

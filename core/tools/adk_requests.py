@@ -172,9 +172,11 @@ def to_response_part(
             is_same = confirmation is not None and confirmation.arguments_hash == decision.arguments_hash
             response = {"confirmed": decision.is_allowed and is_same}
         case Answer(is_expired=True):
-            name, response = decision.tool, {"error": NOT_ANSWERED_ERROR}
+            name = decision.tool
+            response = {"error": NOT_ANSWERED_ERROR}
         case Answer():
-            name, response = decision.tool, {"result": _to_result(decision.value, call)}
+            name = decision.tool
+            response = {"result": _to_result(decision.value, call)}
     return types.Part(function_response=types.FunctionResponse(id=decision.call_id, name=name, response=response))
 
 

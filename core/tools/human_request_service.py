@@ -263,7 +263,8 @@ class HumanRequestService:
         """
         if not turn.may_answer_question:
             return MessageAnswerResult()
-        session_id, run = turn.session_id, turn.run_id
+        session_id = turn.session_id
+        run = turn.run_id
         is_in_session = (human_requests.c.session == session_id) & (human_requests.c.kind == "question")
         relevant = human_requests.c.decision.is_(None) | human_requests.c.answer_run.is_not(None)
         query = sa.select(human_requests.c.answer_run, human_requests.c.run, human_requests.c.call_id)
@@ -395,7 +396,8 @@ class HumanRequestService:
             return DecisionResult(request)
         if limited is not None and verdict != "denied":
             return DecisionResult(request, limited=limited)
-        by, is_answer = _decider_columns(person, now), verdict == "answered"
+        by = _decider_columns(person, now)
+        is_answer = verdict == "answered"
         update = sa.update(human_requests).where(human_requests.c.id == id_)
         answer = {"answer": value, "answer_authors": list(map(to_user_state, people))} if is_answer else {}
         await connection.execute(update.values(decision=verdict, drafts={}, **answer, **by))

@@ -88,7 +88,8 @@ class SchemaResolver:
         return known[1]
 
     def _merge(self, schema: Mapping[str, Any]) -> MergedSchema:
-        found, is_nullable = {key: schema[key] for key in schema.keys() & _MERGED_KEYWORDS}, False
+        found = {key: schema[key] for key in schema.keys() & _MERGED_KEYWORDS}
+        is_nullable = False
         if not _COMBINING_KEYWORDS.isdisjoint(found):
             parts = [self._find_reference(found.pop("$ref"))] if "$ref" in found else []
             parts += _to_list(found.pop("allOf", None))
@@ -117,7 +118,8 @@ class SchemaResolver:
         Parts that are no mapping, such as `true`, are left out, and references without a target are ignored. Raises a
         `SchemaError` if the budget is used up.
         """
-        parts, pending = dict[int, Mapping[str, Any]](), list(schemas)
+        parts = dict[int, Mapping[str, Any]]()
+        pending = list(schemas)
         while pending:
             schema = pending.pop()
             if not isinstance(schema, Mapping) or id(schema) in parts:
@@ -357,7 +359,8 @@ def _limit(name: str, check: _Check) -> _Check:
             yield error
 
     def iterate_once(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        checked, key = _budget.get().checked, (value, id(instance))
+        checked = _budget.get().checked
+        key = (value, id(instance))
         is_first = key not in checked
         if is_first:
             checked[key] = None
@@ -427,7 +430,8 @@ def _check_items(validator: Any, part: Any, instance: Any, schema: Any) -> Itera
 
 def _check_one(validator: Any, parts: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """Check `oneOf` up to the second match; jsonschema tries all, and describes them."""
-    errors, count = list[ValidationError](), 0
+    errors = list[ValidationError]()
+    count = 0
     for part in parts:
         found = list(validator.descend(instance, part))
         errors += found

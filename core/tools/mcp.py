@@ -173,7 +173,8 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
     except ValueError as error:
         raise SettingsError(f"MCP_FILE={file}: it is not TOML ({type(error).__name__})") from None
     known = {**{name: word for name, word in (variables or {}).items() if word}, **os.environ}
-    servers, faults = dict[str, McpConfig](), list[str]()
+    servers = dict[str, McpConfig]()
+    faults = list[str]()
     for name, table in tables.items():
         try:
             servers[name] = McpConfig.model_validate(table, context=known)

@@ -268,9 +268,12 @@ class _FormBuilder:
         if not all("const" in const for const in constants):
             return ()
         _check_option_count(constants)
-        options, keys, labels = dict[str, FormOption](), dict[int, str](), dict[int, str]()
+        options = dict[str, FormOption]()
+        keys = dict[int, str]()
+        labels = dict[int, str]()
         for const in constants:
-            value, title = const["const"], const.get("title") or const["const"]
+            value = const["const"]
+            title = const.get("title") or const["const"]
             if id(value) not in keys:  # by id: alternatives can share a long value
                 keys[id(value)] = _to_key(value)
             if id(title) not in labels:
@@ -330,7 +333,8 @@ def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str |
             becomes the default; without a default, the answer lacks the field, and ADK passes None for it.
     """
     only = form.fields[0]
-    values, errors = dict[str, Any](), dict[str | None, EntryError]()
+    values = dict[str, Any]()
+    errors = dict[str | None, EntryError]()
     for field_ in form.fields:
         entry = entries.get(field_.name, "")
         is_blank = not "".join(entry).strip()
@@ -514,9 +518,11 @@ def _describe_option(field_: FormField, positions: Mapping[str, int], value: Any
 
 def _find_options(field_: FormField, texts: Sequence[str]) -> list[Any]:
     """Return the JSON values of options, or raise `EntryError`; a label has precedence over a value."""
-    values, options = list[Any](), dict[str, FormOption]()
+    values = list[Any]()
+    options = dict[str, FormOption]()
     for text in texts:
-        position, folded = text.removeprefix(OPTION_PREFIX), _to_line(text).casefold()
+        position = text.removeprefix(OPTION_PREFIX)
+        folded = _to_line(text).casefold()
         if text.startswith(OPTION_PREFIX) and position.isascii() and position.isdigit():
             index = int(position[:9])
             option = field_.options[index] if index < len(field_.options) else None

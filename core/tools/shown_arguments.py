@@ -50,7 +50,8 @@ def show_arguments(arguments: Any, secret_paths: Set[ValuePath]) -> ShownArgumen
     A note with the length replaces each value at `secret_paths`, and each known secret (such as tokens of the settings)
     in any text. Invisible characters are escaped.
     """
-    masked, hidden = arguments, 0
+    masked = arguments
+    hidden = 0
     if secret_paths or has_known_secret(_iterate_texts(arguments)):
         masked, hidden = _mask_secrets(arguments, secret_paths)
     text, missing = fit_arguments(masked)

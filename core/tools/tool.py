@@ -77,7 +77,6 @@ class ToolAdapter(BaseTool):
             restrict_to(*tool.restrict_to)(self)
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
-        del args, tool_context
         return self._tool.require_confirmation
 
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -176,7 +175,8 @@ def set_tool_timeout(tool: BaseTool, seconds: float) -> None:
 
 
 def _without_app_plugins(context: ToolContext) -> ToolContext:
-    call, run = copy(context), context._invocation_context
+    call = copy(context)
+    run = context._invocation_context
     plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(PLUGIN_PREFIX)])
     call._invocation_context = run.model_copy(update={"plugin_manager": plugins})
     return call
@@ -201,7 +201,8 @@ def load_tools(names: Sequence[str]) -> list[BaseTool]:
     Raises:
         ToolError: a module or name is unknown, or names no tool; the message has one line for each.
     """
-    tools, faults = list[BaseTool](), list[str]()
+    tools = list[BaseTool]()
+    faults = list[str]()
     for name in names:
         try:
             tools.append(_load_tool(name))

@@ -158,7 +158,9 @@ async def _claim_abandoned(connection: AsyncConnection, parameters: Mapping[str,
 
     A turn whose row or messages cannot be parsed gets the state `failed`.
     """
-    worker, resumed, damaged = parameters["worker"], list[Turn](), set[str]()
+    worker = parameters["worker"]
+    resumed = list[Turn]()
+    damaged = set[str]()
     for row in (await connection.execute(_select_abandoned(connection.dialect.name), parameters)).all():
         with collect_unreadable(row.id, damaged):
             resumed.append(await _resumed_turn(connection, worker, row))
@@ -223,7 +225,9 @@ def _select_claimable(dialect: str) -> sa.Select[Any]:
     cached: SQLAlchemy takes longer to build it than the database to run it.
     """
     abandoned = sa.select(sa.exists().where(_is_abandoned(dialect)).label("has_abandoned")).subquery("abandoned")
-    waiting, head, last = inbox.alias("waiting"), inbox.alias("head"), inbox.alias("last")
+    waiting = inbox.alias("waiting")
+    head = inbox.alias("head")
+    last = inbox.alias("last")
     first = sa.func.min(waiting.c.id).label("first")
     heads = sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
     known = _json_items(dialect, "served")
@@ -237,7 +241,8 @@ def _select_claimable(dialect: str) -> sa.Select[Any]:
         .where(is_idle(heads.c.session))
         .subquery("queued")
     )
-    q, s = queued.c, sessions.c
+    q = queued.c
+    s = sessions.c
     newest = (
         sa.select(last.c.sent_at)
         .where(last.c.session == s.id, is_waiting(last))
@@ -363,7 +368,8 @@ async def _read_claimed(connection: AsyncConnection, candidates: Sequence[_Candi
         "claims": {str(id_): candidate.turn_id for candidate in candidates for id_ in candidate.message_ids},
         "sessions": [candidate.session.session for candidate in candidates],
     }
-    taken, damaged = dict[int, _QueuedMessage](), list[int]()
+    taken = dict[int, _QueuedMessage]()
+    damaged = list[int]()
     for row in await connection.execute(_take_messages(connection.dialect.name), parameters):
         if (message := parse_inbox_message(row.message)) is None:
             damaged.append(row.id)
@@ -385,8 +391,10 @@ async def _next_turn(
     its answer by now gets the outcome `superseded`, and the result is None. If the turn to repeat or continue is
     deleted, the new turn is of the kind `message`.
     """
-    session, turn_id = candidate.session, candidate.turn_id
-    first, messages = batch[0].row, tuple(queued.message for queued in batch)
+    session = candidate.session
+    turn_id = candidate.turn_id
+    first = batch[0].row
+    messages = tuple(queued.message for queued in batch)
     turn = Turn(
         turn_id,
         first.session,

@@ -225,7 +225,8 @@ class HistoryCompactor:
             page_rows = (await connection.execute(page)).all()
             if not page_rows:
                 break
-            rows, last = [*rows, *page_rows], page_rows[-1].id
+            rows = [*rows, *page_rows]
+            last = page_rows[-1].id
         begin = get_summary_start(before.event) if before else None
         turn_rows = _cut_to_whole_turns(rows, self._budget)
         if not turn_rows:
@@ -233,7 +234,8 @@ class HistoryCompactor:
         return _HistoryPart(before.content if before else "", begin or turn_rows[0].created_at, turn_rows)
 
     def _is_full(self, rows: Sequence[Any]) -> bool:
-        turn_count, tokens = sum(row.role == "user" for row in rows), sum(row.tokens for row in rows)
+        turn_count = sum(row.role == "user" for row in rows)
+        tokens = sum(row.tokens for row in rows)
         return bool(turn_count >= self._turn_limit * START_FRACTION or tokens >= self._history_limit * START_FRACTION)
 
 

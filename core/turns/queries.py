@@ -143,7 +143,8 @@ class RunAuthors:
 
     Attributes:
         messages: the messages that the run answers, and those of the runs that it continues, oldest first.
-        answers: the people who answered questions of these runs by a form, as `to_user_state` returns them. Of a forgotten person, only that there was one.
+        answers: the people who answered questions of these runs by a form, as `to_user_state` returns them. Of a
+            forgotten person, only that there was one.
         first_author_ids: the platform's ids of the authors of the oldest run's messages.
         is_complete: whether each message can be read, so that its author is known.
     """
@@ -165,7 +166,9 @@ async def get_run_authors(connection: AsyncConnection, session_id: str, run: str
     left out. Deleted messages are included, since the run may have read them.
     """
     c = human_requests.c
-    origins, answers, asking_run = list[str](), list[Mapping[str, Any]](), run
+    origins = list[str]()
+    answers = list[Mapping[str, Any]]()
+    asking_run = run
     while asking_run and (origin := list_run_ids(asking_run)[0]) not in origins:
         origins.insert(0, origin)
         asks = (c.session == session_id) & c.run.in_(list_run_ids(origin))

@@ -158,7 +158,8 @@ class TurnStore:
 
     async def list_history_files(self, turn: Turn) -> set[str]:
         """Return the platform's ids of the files in the history of a turn's session that no summary covers."""
-        c, in_session = messages.c, messages.c.session == turn.session_id
+        c = messages.c
+        in_session = messages.c.session == turn.session_id
         summarized = sa.select(sa.func.coalesce(sa.func.max(c.summarized_id), 0)).where(in_session)
         query = sa.select(c.files).where(in_session, c.generation == turn.generation, c.files.is_not(None))
         rows = await self._database.run_with_retries(

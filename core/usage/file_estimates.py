@@ -160,7 +160,8 @@ def _estimate_seconds(data: bytes, bytes_per_second: int) -> float:
         seconds = min(seconds, sum(1 for _ in frames) * _MP3_FRAME_SECONDS)
     with suppress(Exception):  # any error of a parser: the file is of another format, or damaged
         with wave.open(_Header(data)) as sound:
-            sample_bytes, rate = sound.getnchannels() * sound.getsampwidth(), sound.getframerate()
+            sample_bytes = sound.getnchannels() * sound.getsampwidth()
+            rate = sound.getframerate()
         if sample_bytes <= _MAX_SAMPLE_BYTES:
             return float(len(data) / (rate * sample_bytes))
     with suppress(Exception):

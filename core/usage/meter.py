@@ -286,7 +286,8 @@ class UsageMeter:
         Raises:
             SpendingLimitError: a limit is reached; the block does not begin, and no call is added.
         """
-        call, error = RunningCall(model, instead_of, estimate=lambda: Usage(estimate_input())), ""
+        call = RunningCall(model, instead_of, estimate=lambda: Usage(estimate_input()))
+        error = ""
         await self._begin_call(call, estimate_input)
         try:
             yield call

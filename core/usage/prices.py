@@ -142,7 +142,8 @@ def _read_file(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
     as_of = table.pop("written", None)
     if as_of is not None and not isinstance(as_of, datetime.date):
         raise SettingsError(f"PRICES_FILE: {file}: `written` is not a date")
-    faults, prices = list[str](), dict[str, Price]()
+    faults = list[str]()
+    prices = dict[str, Price]()
     for name, row in table.items():
         try:
             prices[name] = _PriceRow.model_validate(row).price

@@ -176,7 +176,8 @@ async def record_batch(connection: AsyncConnection, prices: Prices, *conditions:
     ended = (await connection.execute(query)).all()
     if not ended:
         return 0
-    rows, costs = list[dict[str, Any]](), list[dict[str, Any]]()
+    rows = list[dict[str, Any]]()
+    costs = list[dict[str, Any]]()
     for turn in ended:
         calls = _make_turn_rows(turn.id, turn.usage, turn.created_at, prices)
         costs.append({"turn_id": turn.id, "turn_cost": sum(call["cost"] for call in calls)})

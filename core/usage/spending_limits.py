@@ -142,7 +142,8 @@ class SpendingLimiter:
         There is one item for each user, channel or model. Items of the same limit are together, the highest spending
         first.
         """
-        usages, today = list[SpendingUsage](), spending.c.day == utc_day(time.time())
+        usages = list[SpendingUsage]()
+        today = spending.c.day == utc_day(time.time())
         total = sa.func.sum(spending.c.cost)
         async with self._database.read() as connection:
             for kind, limit in asdict(self._limits).items():

@@ -85,7 +85,8 @@ class CommandLimiter:
         """Count a command of a person; return a denial over the limit."""
         window = int(time.time() // self._rate.seconds)
         if window != self._window:
-            self._window, self._counts = window, Counter()
+            self._window = window
+            self._counts = Counter()
         self._counts[person] += 1
         return (
             RateLimitDenial((window + 1) * self._rate.seconds) if self._counts[person] > self._rate.max_count else None
@@ -136,7 +137,8 @@ class UserRateLimiter:
         Returns:
             Seconds since the epoch, the later time if both limits are reached; None if no limit is reached.
         """
-        at, until = time.time() if sent_at is None else sent_at, list[float]()
+        at = time.time() if sent_at is None else sent_at
+        until = list[float]()
         limits = (
             (self.user, f"rate of {author}", inbox.c.author == author),
             (self.channel, f"rate of {place}", inbox.c.place == place),

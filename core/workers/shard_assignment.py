@@ -150,8 +150,10 @@ class ShardAssignment:
 
         Workers that could not connect a shard recently are left out, unless no others are live.
         """
-        worker_id, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
-        row, now = channels.c, self._database.now
+        worker_id = self._lease.worker_id
+        names = [self.row_name(shard, count) for shard in range(count)]
+        row = channels.c
+        now = self._database.now
         # shards that this worker owned before a late renewal stay its own if nobody took them over
         is_free = self._lease.has_no_live_worker(row.owner) & row.owner.is_distinct_from(worker_id)
         holders = sa.select(row.name, sa.case((is_free, None), else_=row.owner).label("owner")).where(

@@ -73,7 +73,9 @@ async def run_live_checks(
     marker = f"Parley check {secrets.token_hex(4)}"
     with open_recording(record) as recorders:
         for name, (check, find_remedy) in _CHECKS.items():
-            login, place, title = getattr(settings, name), places.get(name), name.title()
+            login = getattr(settings, name)
+            place = places.get(name)
+            title = name.title()
             if login is None and place is not None:
                 line = f"{title}: no token is set, so that --in {name}:{place} cannot be used"
                 report(CheckResult(CheckVerdict.FAIL, line))
@@ -90,7 +92,8 @@ def print_live_checks(places: Collection[str], record: Path | None, *, as_json: 
 
     Ctrl-C and SIGTERM end the check once everything that it wrote is deleted; the exit code is then 130.
     """
-    named, found = parse_places(places), list[CheckResult]()
+    named = parse_places(places)
+    found = list[CheckResult]()
 
     def report(result: CheckResult) -> None:
         found.append(result)

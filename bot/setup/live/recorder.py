@@ -110,7 +110,8 @@ def _parse_body(content_type: str, body: bytes) -> dict[str, Any]:
     if kind == "multipart/form-data":
         for part in email.message_from_bytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body).walk():
             if part.get_param("name", header="content-disposition") == "payload_json":
-                kind, body = "application/json", bytes(part.get_payload(decode=True))
+                kind = "application/json"
+                body = bytes(part.get_payload(decode=True))
     if kind == "application/json" and body:
         parsed = json.loads(body)
         return parsed if isinstance(parsed, dict) else {}

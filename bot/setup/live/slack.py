@@ -295,7 +295,8 @@ async def check_slack(login: SlackSettings, place: str, marker: str, runner: Ste
     if not login.bot_token:
         line = "SLACK_BOT_TOKEN is not set: set it to the token of one workspace for this check"
         return runner.report(CheckVerdict.FAIL, line)
-    web, trace = make_web_client(login), aiohttp.TraceConfig()
+    web = make_web_client(login)
+    trace = aiohttp.TraceConfig()
     runner.recorder.attach(trace)
     async with make_session(trace) as session:
         web.session = session

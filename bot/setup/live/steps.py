@@ -122,7 +122,9 @@ class StepRunner:
             raise
 
     async def _run(self, step: LiveStep) -> bool:
-        first, fault, is_unknown = len(self.recorder.exchanges), "", False
+        first = len(self.recorder.exchanges)
+        fault = ""
+        is_unknown = False
         try:
             async with asyncio.timeout(self._seconds):
                 await step.run()
@@ -132,11 +134,14 @@ class StepRunner:
         except (StepError, SettingsError) as error:
             fault = str(error)
         except TimeoutError:
-            fault, is_unknown = f"no success within {self._seconds:g} s", True
+            fault = f"no success within {self._seconds:g} s"
+            is_unknown = True
         except ParleyError as error:
-            fault, is_unknown = str(error), True
+            fault = str(error)
+            is_unknown = True
         except Exception as error:  # a response of another shape may break any code that reads it
-            fault, is_unknown = f"the response cannot be read ({describe_failure(error)[0]}). {REPORT_REMEDY}", True
+            fault = f"the response cannot be read ({describe_failure(error)[0]}). {REPORT_REMEDY}"
+            is_unknown = True
         exchanges = self.recorder.exchanges[first:]
         failures = _list_failures(exchanges)
         if is_unknown:

@@ -330,7 +330,8 @@ class DiscordApi:
         priority: Priority = Priority.PROGRESS,
     ) -> list[discord.Message]:
         """Fetch the newest messages of a channel or thread, newest first."""
-        start, end = discord.Object(after), None if before is None else discord.Object(before)
+        start = discord.Object(after)
+        end = None if before is None else discord.Object(before)
 
         async def send() -> list[discord.Message]:
             found = channel.history(limit=limit, after=start, before=end, oldest_first=False)
@@ -345,7 +346,8 @@ class DiscordApi:
         """
 
         async def send() -> list[discord.Message]:
-            start, target = discord.Object(after), self.get_partial_channel(channel)
+            start = discord.Object(after)
+            target = self.get_partial_channel(channel)
             messages = target.history(after=start, limit=_MAX_OWN_MESSAGES, oldest_first=True)
             return [message async for message in messages if message.author == self.bot_user]
 

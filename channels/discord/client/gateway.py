@@ -83,7 +83,6 @@ class GatewayClient(discord.Client):
         discord.py calls this method before each session. Its own version only delays later sessions of one client, and
         not the first.
         """
-        del initial
         await self._shard.acquire_slot(self._shard.id)
 
     async def on_connect(self) -> None:
@@ -181,7 +180,8 @@ class GatewayReconnector:
         self._task = asyncio.create_task(self._reconnect_forever(), name="discord gateway")
 
     def _on_connected(self) -> None:
-        lost_at, self.last_event_at = self.last_event_at, time.time()
+        lost_at = self.last_event_at
+        self.last_event_at = time.time()
         self._ready.set()
         if lost_at:
             self._on_reconnect(lost_at)

@@ -54,11 +54,13 @@ def trace_requests(
     async def on_end(_session: aiohttp.ClientSession, context: Any, end: aiohttp.TraceRequestEndParams) -> None:
         if context.limiter is not None:
             context.limiter.complete()
-        response, headers = end.response, end.response.headers
+        response = end.response
+        headers = end.response.headers
         if response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= MAX_WAIT_SECONDS:
             metrics.platform_calls.add(1, {"channel": "discord", "method": end.method, "outcome": "limited"})
         with suppress(KeyError, ValueError):
-            remaining, reset_after = headers["X-RateLimit-Remaining"], headers["X-RateLimit-Reset-After"]
+            remaining = headers["X-RateLimit-Remaining"]
+            reset_after = headers["X-RateLimit-Reset-After"]
             report_headers(end.method, end.url.path, int(remaining), float(reset_after))
         if response.status < 300 and (body := RESPONSE_BODY.get(None)) is not None and not body.done():
             body.set_result(await response.read())
@@ -91,7 +93,8 @@ class PendingCalls:
 
         The call may still be running then: see `aclose`. A cancellation of this wait does not cancel the call.
         """
-        body, context = asyncio.get_running_loop().create_future(), copy_context()
+        body = asyncio.get_running_loop().create_future()
+        context = copy_context()
         context.run(RESPONSE_BODY.set, body)
         calling = asyncio.create_task(call, name="call", context=context)
         self._tasks.add(calling)

@@ -110,5 +110,6 @@ class InteractionResponder:
 
     def _route(self, method: str, message: str) -> Route:
         path = "/webhooks/{webhook_id}/{webhook_token}" + ("/messages/{message_id}" if message else "")
-        application, token = int(self._application), self._token
+        application = int(self._application)
+        token = self._token
         return Route(method, path, webhook_id=application, webhook_token=token, message_id=message)

@@ -144,9 +144,11 @@ class MessageListener:
                     mention = await self._fetch_incoming(message)
         if mention is not None:
             mention = replace(mention, inbound=replace(mention.inbound, sent_at=at.timestamp()))
-        guild, channel = guild_id_of(message), message.channel
+        guild = guild_id_of(message)
+        channel = message.channel
         session = session_id(guild, channel, message.author.id, self._settings.sessions)
-        key, text = event_key(channel.id, message.id), parse_text(message, self._api.bot_user)
+        key = event_key(channel.id, message.id)
+        text = parse_text(message, self._api.bot_user)
         inbound = _make_entry(f"{key}:{at.timestamp()}", place_id(guild, channel), session, at.timestamp())
         await self._store_change(guild, IncomingChange(inbound, key, text, mention))
 

@@ -37,7 +37,8 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
     needed in a thread, nor in a free channel unless the message `is_for_others`. An empty message in a server must
     mention the bot. The author's roles and the location are not set.
     """
-    guild, channel = guild_id_of(message), message.channel
+    guild = guild_id_of(message)
+    channel = message.channel
     is_for_bot = guild is None or is_mention(message, bot) or _is_reply_to(message, bot)
     is_free = not is_for_bot and _is_in_free_channel(message, bot, settings.free_channels)
     if not (is_for_bot or is_free) and not isinstance(channel, discord.Thread):

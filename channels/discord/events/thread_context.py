@@ -48,7 +48,8 @@ class DiscordContextFetcher:
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
         """Fetch the context messages of a turn: see `Platform.fetch_context`."""
-        thread, messages_by_key = None, dict[MessageKey, discord.Message]()
+        thread = None
+        messages_by_key = dict[MessageKey, discord.Message]()
         if history is not None and (thread := thread_id_of(messages[-1].session_id)) is not None:
             messages_by_key = await self._fetch_thread(thread, messages, history)
         references = {message.event_key: key for message in messages if (key := _get_reply_reference(message))}
@@ -107,7 +108,8 @@ class DiscordContextFetcher:
         if not history.since and any(int(message.address["message"]) == thread for message in messages):
             return {}  # the thread was started on the prompt
         after = time_snowflake(history.since) if history.since else 0
-        before, channel = int(messages[-1].address["message"]), self._api.get_partial_channel(thread)
+        before = int(messages[-1].address["message"])
+        channel = self._api.get_partial_channel(thread)
         page = await self._api.fetch_messages(channel, after=after, before=before, limit=MAX_MESSAGES)
         found = {
             (thread, message.id): message for message in map(_resolve_starter, page) if message.type in _CONTEXT_TYPES

@@ -113,8 +113,8 @@ class CommandTranslator(app_commands.Translator):
     async def translate(
         self, string: app_commands.locale_str, locale: discord.Locale, context: app_commands.TranslationContextTypes
     ) -> str | None:
-        del context
-        sentence, language = string.extras.get("sentence"), words.find_language(locale.value)
+        sentence = string.extras.get("sentence")
+        language = words.find_language(locale.value)
         if sentence is None or language in ("", words.ENGLISH.language):
             return None
         return _capitalize(words.messages_for(language)(sentence))

@@ -130,7 +130,8 @@ class DiscordIntakeHandler(IntakeHandler):
         content, even without the message content intent.
         """
         content = read_content(message)
-        text, files = content.format_all(), content.all_files
+        text = content.format_all()
+        files = content.all_files
         prompt = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if text or files else ""
         quote = quote_lines(shorten(text or files[0].name, _MAX_QUOTE_CHARACTERS)) if prompt else ""
         author = f"{BOT_PREFIX}{message.author.id}" if message.author.bot else str(message.author.id)
@@ -216,13 +217,15 @@ class DiscordIntakeHandler(IntakeHandler):
 
         There are none if the user has no access, the database fails, or the lookup takes over `SYNCHRONOUS_SECONDS`.
         """
-        parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
+        parsed = self._parse(interaction, "command", {})
+        conversations = self._services.conversations
         try:
             async with asyncio.timeout(SYNCHRONOUS_SECONDS):
                 authorized = await self.authorize(parsed, partial(self._identify, interaction, parsed))
                 if isinstance(authorized, str):
                     return ()
-                session, location_names = authorized.message.session_id, authorized.message.location_names
+                session = authorized.message.session_id
+                location_names = authorized.message.location_names
                 is_model = name == "model"
                 names = (
                     await conversations.list_models(session, location_names)
@@ -243,9 +246,12 @@ class DiscordIntakeHandler(IntakeHandler):
             await self.receive(parsed, partial(self._identify, interaction, parsed), partial(_acknowledge, interaction))
 
     def _parse(self, interaction: discord.Interaction, kind: EntryKind, values: Mapping[str, Any]) -> InboxEntry:
-        guild, user, channel_id = interaction.guild_id, interaction.user, interaction.channel_id or 0
+        guild = interaction.guild_id
+        user = interaction.user
+        channel_id = interaction.channel_id or 0
         channel: Any = interaction.channel or discord.Object(channel_id)
-        place, session = place_id(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
+        place = place_id(guild, channel)
+        session = session_id(guild, channel, user.id, self._settings.sessions)
         surface = {"application": str(interaction.application_id), "token": self._cipher.encrypt(interaction.token)}
         address = {
             "channel": str(channel_id),
@@ -280,7 +286,8 @@ class DiscordIntakeHandler(IntakeHandler):
 
     async def _identify(self, interaction: discord.Interaction, parsed: InboxEntry) -> InboxEntry | str:
         """Return an interaction with its author's roles and its location, or a text that refuses it."""
-        say, channel = words.messages_for(interaction.locale.value), interaction.channel
+        say = words.messages_for(interaction.locale.value)
+        channel = interaction.channel
         try:
             actor, location = await self._identities.resolve_interaction(interaction)
         except SurfaceError as error:
@@ -316,11 +323,13 @@ class DiscordIntakeHandler(IntakeHandler):
             address = entry.message.address
             if "token" in address:
                 raise
-            name, commands = entry.values.get("name") or entry.values["action"], self.commands
+            name = entry.values.get("name") or entry.values["action"]
+            commands = self.commands
             if result.file is not None:  # the file is private
                 public = replace(entry, is_private=False)
                 result = await commands.run(name, entry.values["argument"], public)
-            say, is_private = words.messages_for(entry.locale), name in PRIVATE_COMMANDS
+            say = words.messages_for(entry.locale)
+            is_private = name in PRIVATE_COMMANDS
             text = commands.format_private_hint(name, say) if is_private else result.text  # everyone can read it
             surface = self._platform.create_message_surface({**address, "side_name": entry.event_key})
             await surface.post_message(text, result.file)
@@ -346,7 +355,8 @@ class DiscordIntakeHandler(IntakeHandler):
         The bot's reply then replies to the posted message. A private prompt is not posted: the reply is the response,
         which only the author sees. See `IntakeHandler.post_prompt`.
         """
-        address, values = dict(entry.message.address), entry.values
+        address = dict(entry.message.address)
+        values = entry.values
         if not entry.is_private:
             address |= {"message": await self._post_prompt(entry), "is_bot_message": True}
         inbound = replace(

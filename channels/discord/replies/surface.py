@@ -62,7 +62,6 @@ class DiscordMessageSurface(Surface):
 
     async def _file_limit(self, size: int) -> int:
         """Return the most bytes that a file may have in the reply's channel."""
-        del size
         return MAX_FILE_BYTES
 
     async def attach(self, files: Sequence[File], last_id: str, known: Mapping[str, str], record: RecordFile) -> None:
@@ -184,7 +183,8 @@ class DiscordSurface(DiscordMessageSurface):
         self._notify_at = math.inf
         prompt_id = self._prompt_id if self._is_prompt_in_channel else None
         try:
-            text, key = self._messages(words.ANSWER_READY), f"{self._nonce_prefix} ping"
+            text = self._messages(words.ANSWER_READY)
+            key = f"{self._nonce_prefix} ping"
             await self._api.send_notification(self._channel, prompt_id, self._author, text, nonce_key=key)
         except SurfaceError as error:
             log.warning("the author cannot be notified of the reply: %s", error)
@@ -282,7 +282,8 @@ def find_reply_chain(own_messages: Sequence[discord.Message], prompt_id: int | N
     The messages are oldest first. In a thread that was started on the user's message, `prompt_id` is None: the bot's
     first message replies to nothing there.
     """
-    found, last = list[discord.Message](), prompt_id
+    found = list[discord.Message]()
+    last = prompt_id
     for message in own_messages:
         if message.type in USER_MESSAGE_TYPES and _get_replied_id(message) == last:
             found.append(message)

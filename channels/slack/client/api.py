@@ -148,7 +148,8 @@ class SlackApi:
         Fewer pages are fetched if the rate limit does not allow another call before the `deadline`. Without any
         message so far, `RateLimitDeadlineError` is raised.
         """
-        messages, cursor = list[ApiObject](), ""
+        messages = list[ApiObject]()
+        cursor = ""
         for _ in range(max_pages):
             page_arguments = {**arguments, **({"cursor": cursor} if cursor else {})}
             try:

@@ -79,7 +79,8 @@ async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
     Raises:
         SettingsError: a token is refused, scopes are missing, or Slack cannot be reached.
     """
-    faults, identity = list[str](), "every workspace that it is installed in"
+    faults = list[str]()
+    identity = "every workspace that it is installed in"
     if web.token and (answer := await _try(web, web.auth_test(), "SLACK_BOT_TOKEN", _BOT_TOKEN_HINT, faults)):
         granted = set(str(answer.headers.get("x-oauth-scopes", "")).split(","))
         if missing := sorted(SCOPES - granted):

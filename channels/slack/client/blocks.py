@@ -94,7 +94,8 @@ def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
     if others:
         blocks.append({"type": "actions", "elements": [button_element(control) for control in others]})
     if rated:
-        up, down = verdicts[_GOOD], verdicts[_BAD]
+        up = verdicts[_GOOD]
+        down = verdicts[_BAD]
         feedback = {
             "type": "feedback_buttons",
             "action_id": f"{_FEEDBACK}{up.id.removeprefix(_GOOD)}",

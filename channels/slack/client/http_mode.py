@@ -61,7 +61,8 @@ class HttpMode:
 
         Requests that are being processed are awaited for `CLOSE_SECONDS`, then cancelled.
         """
-        self._is_open, self._closed_at = False, time.time()
+        self._is_open = False
+        self._closed_at = time.time()
         await self._work.drain(CLOSE_SECONDS)
 
     async def _receive(self, request: web.Request) -> web.Response:

@@ -126,7 +126,8 @@ def read_message(message: Mapping[str, Any]) -> MessageContent:
     it. It stays if it mentions a user whom the blocks do not mention, and has other words too, so that a request in it
     reaches the bot. Previews of links are no content, except in a message of a bot or without a text.
     """
-    bot, user = bot_id_of(message), str(message.get("user") or "")
+    bot = bot_id_of(message)
+    user = str(message.get("user") or "")
     attachments = message.get("attachments") or ()
     is_by_person = not (bot or message.get("app_id") or message.get("bot_profile"))
     text = _combine(str(message.get("text") or ""), message.get("blocks") or ())
@@ -215,7 +216,8 @@ def _says_more(text: str, other: str) -> bool:
     A longer word may be several words of the other text: Slack's marks of bold and italic text divide it.
     """
     known = _WORD.findall(other.casefold())
-    words, run = set(known), "".join(known)
+    words = set(known)
+    run = "".join(known)
     return any(
         word not in words and not (word in run and (len(word) >= _MIN_DIVIDED_CHARACTERS or not word.isascii()))
         for word in _WORD.findall(text.casefold())
@@ -224,7 +226,8 @@ def _says_more(text: str, other: str) -> bool:
 
 def _attachment_text(attachment: Mapping[str, Any]) -> str:
     get = {name: value for name, value in attachment.items() if isinstance(value, str)}.get
-    title, link = get("title", ""), get("title_link", "")
+    title = get("title", "")
+    link = get("title_link", "")
     lines = [
         get("pretext", ""),
         get("author_name", ""),

@@ -85,7 +85,8 @@ class SlackHistory:
         """
         if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
             return None
-        limiter, arguments = self._api.get_limiter(("conversations.info", team), TIER_3), {"channel": channel}
+        limiter = self._api.get_limiter(("conversations.info", team), TIER_3)
+        arguments = {"channel": channel}
         answer = await self._api.for_team(team).call(
             "conversations.info", arguments, limiter, priority=Priority.BACKFILL, reads=True
         )
@@ -113,7 +114,8 @@ class SlackHistory:
         return [message for ts, message in found.items() if float(ts) >= since]
 
     async def _read_pages(self, method: str, team: str, arguments: Mapping[str, Any]) -> list[ApiObject]:
-        api, arguments = self._api.for_team(team), {**arguments, "limit": PAGE_SIZE}
+        api = self._api.for_team(team)
+        arguments = {**arguments, "limit": PAGE_SIZE}
         limiter = self._api.get_limiter((method, team), HISTORY)
         return await api.read_pages(method, arguments, limiter, max_pages=MAX_PAGES, priority=Priority.BACKFILL)
 

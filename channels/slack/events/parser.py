@@ -29,7 +29,8 @@ def parse_message(
     another bot must mention the bot. None for messages of the bot itself, and for other events, such as edits. Slack
     sends two events, `app_mention` and `message`, for one message: they get the same event key.
     """
-    event, bot_user_id = body.get("event") or {}, bot_user_of(body)
+    event = body.get("event") or {}
+    bot_user_id = bot_user_of(body)
     bot_id = bot_id_of(event)
     if (
         not _is_new_message(event, is_bot=bool(bot_id))
@@ -37,7 +38,8 @@ def parse_message(
         or (bot_id and not answers_bots)
     ):
         return None
-    channel, ts = str(event["channel"]), str(event["ts"])
+    channel = str(event["channel"])
+    ts = str(event["ts"])
     content = read_message(event)
     is_alone = event.get("channel_type") == "im" or is_direct(channel)
     is_mentioned = event["type"] == "app_mention" or bot_user_id in content.mentioned
@@ -110,8 +112,10 @@ def _parse_addressed_edit(
     `EDIT_MENTION_WINDOW_SECONDS` of the message. The time of the edit becomes the time at which the message was sent.
     Slack sends an `app_mention` for such an edit too, which lacks the previous text.
     """
-    event, bot = body.get("event") or {}, bot_user_of(body)
-    before, now = event.get("previous_message") or {}, event.get("message") or {}
+    event = body.get("event") or {}
+    bot = bot_user_of(body)
+    before = event.get("previous_message") or {}
+    now = event.get("message") or {}
     if event.get("subtype") != "message_changed" or not bot or bot in read_message(before).mentioned:
         return None
     at = float((now.get("edited") or {}).get("ts") or 0.0)
@@ -135,10 +139,13 @@ def parse_change(
     Slack: a deleted message that has replies becomes a tombstone. Other changes, such as a link preview, are no edits.
     """
     event = body.get("event") or {}
-    before, now, channel = event.get("previous_message") or {}, event.get("message") or {}, event.get("channel")
+    before = event.get("previous_message") or {}
+    now = event.get("message") or {}
+    channel = event.get("channel")
     if event.get("type") != "message" or not channel or bot_id_of(before) or before.get("user") == bot_user_of(body):
         return None
-    team, ts = workspace_of(body), before.get("ts") or event.get("deleted_ts") or now.get("ts")
+    team = workspace_of(body)
+    ts = before.get("ts") or event.get("deleted_ts") or now.get("ts")
     if not ts or before.get("subtype") not in _USER_SUBTYPES:
         return None
     text: str | None = None
@@ -151,7 +158,8 @@ def parse_change(
             text = storable_text(remove_mention(changed, bot_user_of(body)))
         case _:
             return None
-    key, at = event_key(team, channel, ts), str(event.get("event_ts") or event.get("ts") or ts)
+    key = event_key(team, channel, ts)
+    at = str(event.get("event_ts") or event.get("ts") or ts)
     inbound = InboxMessage(
         event_key=f"{key}:{'deletion' if text is None else at}",
         session_id=session_id(team, channel, str(before.get("thread_ts") or ts), dm_sessions),

@@ -46,7 +46,8 @@ class SlackContextFetcher:
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
         """Fetch the context messages of a turn: see `Platform.fetch_context`."""
         newest = messages[-1]
-        team, prompts = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
+        team = str(newest.address["team"])
+        prompts = {str(message.address["ts"]): message for message in messages}
         thread = await self._read_thread(messages, history)
         current = {message["ts"]: read_message(message).forwarded for message in thread if message["ts"] in prompts}
         forwarded = [
@@ -97,7 +98,8 @@ class SlackContextFetcher:
         message: Slack attaches the linked message. If no other person wrote (`HistoryState.is_quiet`), the thread is
         fetched only while the rate limit has `MIN_SPARE_CALLS` left.
         """
-        newest, root = messages[-1], str(messages[-1].address["thread_ts"] or messages[-1].address["ts"])
+        newest = messages[-1]
+        root = str(messages[-1].address["thread_ts"] or messages[-1].address["ts"])
         is_in_thread = any(str(message.address["ts"]) != root for message in messages)
         if not (history is not None and is_in_thread) and not any(PERMALINK in message.text for message in messages):
             return []

@@ -79,8 +79,10 @@ class SlackIntakeHandler(IntakeHandler):
         await self._responder.send_ephemeral(target, text)
 
     async def receive_command(self, ack: AsyncAck, body: Mapping[str, Any]) -> None:
-        target, argument = ResponseTarget.of_command(body), str(body.get("text") or "").strip()
-        syntax, sent = self.commands.syntax, str(body["command"])
+        target = ResponseTarget.of_command(body)
+        argument = str(body.get("text") or "").strip()
+        syntax = self.commands.syntax
+        sent = str(body["command"])
         name = syntax.find_name(sent)
         if sent != (command := syntax.format_slash_command(name)):
             log.warning("Slack sent %s, not %s: update the app by `parley manifest slack`", sent, command)
@@ -122,7 +124,8 @@ class SlackIntakeHandler(IntakeHandler):
         target = ResponseTarget.of_message(body)
         root = target.thread_ts or str(body["message_ts"])
         session = session_id(target.team, target.channel, root, self._dm_sessions)
-        ts, files = str(body["message_ts"]), [str(file.get("id")) for file in body["message"].get("files") or ()]
+        ts = str(body["message_ts"])
+        files = [str(file.get("id")) for file in body["message"].get("files") or ()]
         values = {"action": "why", "message": ts, "key": event_key(target.team, target.channel, ts), "files": files}
         await self._receive(ack, target.to_entry("menu", values, session=session, root=root))
 
@@ -137,7 +140,8 @@ class SlackIntakeHandler(IntakeHandler):
 
     async def receive_prompt(self, ack: AsyncAck, body: Mapping[str, Any], view: Mapping[str, Any]) -> None:
         metadata = json.loads(view["private_metadata"])
-        target, root = ResponseTarget.of_form(body, metadata), metadata["root"]
+        target = ResponseTarget.of_form(body, metadata)
+        root = metadata["root"]
         text = storable_text(str(view["state"]["values"][ASK_INPUT][ASK_INPUT]["value"] or "")).strip()
         session = session_id(target.team, target.channel, root, self._dm_sessions)
         values = {"text": text, "about": metadata}
@@ -181,7 +185,8 @@ class SlackIntakeHandler(IntakeHandler):
         is then processed, and the user gets any errors in a message.
         """
         id_, entries = parse_form(body["view"])
-        team, user = str((body.get("team") or {}).get("id") or ""), str(body["user"]["id"])
+        team = str((body.get("team") or {}).get("id") or "")
+        user = str(body["user"]["id"])
         try:
             async with asyncio.timeout(FORM_CHECK_SECONDS):
                 question = await self._services.human_requests.get(id_)
@@ -223,7 +228,8 @@ class SlackIntakeHandler(IntakeHandler):
         opener = await self._authorize_form(body)
         if opener is None:
             return
-        target, say = ResponseTarget.of_message(body), words.messages_for(opener.locale)
+        target = ResponseTarget.of_message(body)
+        say = words.messages_for(opener.locale)
         try:
             (message,) = await resolve_authors(self._directory, target.team, [body["message"]])
             await self._responder.open_modal(target, ask_modal(say, modal_metadata(target, message)))
@@ -235,7 +241,8 @@ class SlackIntakeHandler(IntakeHandler):
         opener = await self._authorize_form(body)
         if opener is None:
             return
-        target, say = ResponseTarget.of_message(body), words.messages_for(opener.locale)
+        target = ResponseTarget.of_message(body)
+        say = words.messages_for(opener.locale)
         user = self.get_user(opener)
         try:
             question = await self.presses.answers.find_open(question_id, user, say)
@@ -264,10 +271,13 @@ class SlackIntakeHandler(IntakeHandler):
         For `reset` and `export`, the user is shown buttons to choose from if they have several sessions; the result is
         then None.
         """
-        message, name, argument = entry.message, entry.values["name"], entry.values["argument"]
+        message = entry.message
+        name = entry.values["name"]
+        argument = entry.values["argument"]
         if message.session_id:
             return entry
-        target, say = ResponseTarget(**entry.surface), words.messages_for(entry.locale)
+        target = ResponseTarget(**entry.surface)
+        say = words.messages_for(entry.locale)
         found = await self._services.conversations.list_recent(
             message.place, message.author, MAX_CHOICES, until=entry.until
         )
@@ -281,7 +291,8 @@ class SlackIntakeHandler(IntakeHandler):
         return replace(entry, message=replace(message, session_id=found[0].session_id, address=address))
 
     async def answer(self, entry: InboxEntry, result: CommandResult) -> None:
-        target, text = ResponseTarget(**entry.surface), result.text
+        target = ResponseTarget(**entry.surface)
+        text = result.text
         replaces = "replaces" in entry.values
         if entry.kind in ("press", "answer"):
             await self._responder.send_ephemeral(target, text, result.buttons)
@@ -289,14 +300,17 @@ class SlackIntakeHandler(IntakeHandler):
         if result.is_visible and not target.response_url:
             return
         if result.file is not None:
-            say, thread_ts = words.messages_for(entry.locale), entry.message.address["thread_ts"]
+            say = words.messages_for(entry.locale)
+            thread_ts = entry.message.address["thread_ts"]
             text = await self._responder.deliver_file(target, text, result.file, say, thread_ts=thread_ts)
         await self._responder.respond(target, text, replaces=replaces)
 
     async def post_prompt(self, entry: InboxEntry) -> tuple[InboxMessage, Retract] | None:
         """Post a user's prompt about a message in its thread: see `IntakeHandler.post_prompt`."""
         target = ResponseTarget(**entry.surface)
-        prompt, message, user = entry.values["text"], entry.values["about"], target.user
+        prompt = entry.values["text"]
+        message = entry.values["about"]
+        user = target.user
         author, is_bot = message["author"], message["author"].startswith(BOT_PREFIX)
         names = await self._directory.get_names(target.team, {user} if is_bot else {user, author}, [message["text"]])
         author_name = message["name"] if is_bot else names[author]

@@ -174,14 +174,16 @@ class PrivateResponder:
         answer = f"{text}\n\n{escape_tokens(file.data.decode())}"
         if not is_direct and file.name.endswith(".md") and LIMITS.measure(answer) <= LIMITS.chunk_size:
             return answer
-        channel, api = target.channel, self._api.for_team(target.team)
+        channel = target.channel
+        api = self._api.for_team(target.team)
         if not is_direct:
             # Slack: a post to a user goes into the direct messages with them, and returns their channel
             limiter = api.get_limiter(("chat.postMessage", target.team, target.user), POST_WINDOW)
             message = {"channel": target.user, **_NO_UNFURLING, **message_content(text)}
             posted = await api.call("chat.postMessage", message, limiter)
             assert posted is not None, "only a stream update may be dropped"
-            channel, thread_ts = str(posted["channel"]), str(posted["ts"])
+            channel = str(posted["channel"])
+            thread_ts = str(posted["ts"])
         address = {"team": target.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
         await self._platform.create_surface(address).post_file(file)
         if not is_direct:

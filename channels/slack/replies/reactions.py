@@ -27,7 +27,8 @@ async def add_reaction(api: SlackApi, emoji: str, address: Address) -> None:
 
 
 async def _react(api: SlackApi, method: str, name: str, address: Address) -> None:
-    team, reaction = address["team"], {"channel": address["channel"], "timestamp": address["ts"], "name": name}
+    team = address["team"]
+    reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": name}
     try:
         await api.for_team(team).call(method, reaction, api.get_limiter((method, team), _TIERS[method]))
     except RefusedError as refusal:

@@ -98,7 +98,6 @@ class AnthropicProvider:
         )
 
     def supported_files(self, model: str) -> SupportedFiles:
-        del model
         return _SUPPORTED_FILES
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
@@ -170,7 +169,8 @@ def build_body(request: ModelRequest) -> dict[str, Any]:
     if thinking is not None and "budget_tokens" in thinking:
         limit = max(limit, thinking["budget_tokens"] + _MIN_THINKING_TOKENS)
     system = "\n".join(message.text for message in request.messages if message.role == "system")
-    schema, tools = get_response_schema(config), _format_tools(request)
+    schema = get_response_schema(config)
+    tools = _format_tools(request)
     options = {
         "system": [_text_block(system)] if system.strip() else None,
         "thinking": thinking,
@@ -318,7 +318,8 @@ def _format_part(part: Part, role: str) -> Iterable[Block]:
 
 def _format_file(media: Media) -> Block:
     """Return the content block of a text, image or PDF; a placeholder for other files, and without data or URL."""
-    kind, uri = media.mime_type, media.uri or ""
+    kind = media.mime_type
+    uri = media.uri or ""
     if kind.startswith("text/") and media.data is not None:
         text = media.data.decode("utf-8", "replace").replace("\0", "")
         return _text_block(text) if text.strip() else _placeholder(media)

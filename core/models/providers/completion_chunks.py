@@ -141,7 +141,8 @@ def _read_source(page: Mapping[str, Any]) -> Source:
 
 def _read_usage(usage: Mapping[str, Any]) -> Usage:
     """Return the token counts. OpenAI: the completion tokens include the reasoning tokens."""
-    prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    prompt = usage.get("prompt_tokens_details")
+    completion = usage.get("completion_tokens_details")
     thinking = get_count(completion, "reasoning_tokens")
     return Usage(
         input=get_count(usage, "prompt_tokens"),

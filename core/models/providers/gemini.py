@@ -108,7 +108,6 @@ class GeminiProvider:
         )
 
     def supported_files(self, model: str) -> SupportedFiles:
-        del model
         return _SUPPORTED_FILES
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:

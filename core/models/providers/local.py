@@ -63,7 +63,6 @@ class LocalProvider(OpenAIProvider):
         super().__init__(self._key, "http://127.0.0.1", name="local", extra_body={"repeat_penalty": 1.15})
 
     def supported_files(self, model: str) -> SupportedFiles:
-        del model
         return NO_SUPPORTED_FILES
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:

@@ -91,7 +91,8 @@ class MessageReader:
         """
         blocks = [dict(block) for block in self._blocks]
         for (place, name), pieces in self._pieces.items():
-            text, block = "".join(pieces), blocks[place]
+            text = "".join(pieces)
+            block = blocks[place]
             block[name] = get_text(block, name) + text if name != "input" else parse_json(text or "{}")
         return tuple(block for block in blocks if block["type"] != "text" or block.get("text"))
 
@@ -101,7 +102,8 @@ class MessageReader:
 
         Anthropic: each count is a total. `input_tokens` excludes the cache, `output_tokens` includes thinking.
         """
-        cached, cache_write = self._counts["cache_read_input_tokens"], self._counts["cache_creation_input_tokens"]
+        cached = self._counts["cache_read_input_tokens"]
+        cache_write = self._counts["cache_creation_input_tokens"]
         thinking = self._counts["thinking_tokens"]
         return Usage(
             input=self._counts["input_tokens"] + cache_write + cached,

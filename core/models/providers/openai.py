@@ -329,7 +329,8 @@ def _format_parts(parts: Iterable[Part]) -> Iterable[dict[str, Any]]:
 
 
 def _format_file(media: Media) -> dict[str, Any]:
-    kind, uri = media.mime_type, media.uri or ""
+    kind = media.mime_type
+    uri = media.uri or ""
     if media.data is None:
         if kind.startswith("image/") and uri.startswith("http"):
             return {"type": "image_url", "image_url": {"url": uri}}

@@ -77,7 +77,9 @@ class ToolCallBuilder:
         """Add an item of `tool_calls`, of any shape, to the call that it continues or begins."""
         function = delta.get("function")
         function = function if isinstance(function, Mapping) else {}
-        index, call_id, name = delta.get("index"), delta.get("id"), function.get("name")
+        index = delta.get("index")
+        call_id = delta.get("id")
+        name = function.get("name")
         index = index if isinstance(index, int) else None
         call_id, name = (value if isinstance(value, str) else "" for value in (call_id, name))
         arguments = function.get("arguments")

@@ -10,6 +10,7 @@ import pytest
 from channels.i18n import messages as words
 from channels.intake.incoming import IncomingChange
 from channels.settings import EXTRA_BUTTONS
+from channels.turns import update_after_edit
 from channels.turns.update_after_edit import ReplyRerenderer
 from chatrig.models import Fail, Pause, Say
 from chatrig.slack import SlackSimulator
