@@ -30,8 +30,8 @@ class ShownMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What the platform shows of a reply, as far as it is known.
+class ShownReply:
+    """Reply as the platform shows it, as far as that is known.
 
     Attributes:
         messages: by position in the plan; None for one that is deleted.
@@ -52,7 +52,7 @@ class Shown:
     strays_until: float = 0.0
 
     @classmethod
-    def from_ids(cls, ids: Sequence[str]) -> "Shown":
+    def from_ids(cls, ids: Sequence[str]) -> "ShownReply":
         """Return what a former process has shown, from the `stored_ids`."""
         messages = tuple(ShownMessage(id_) for id_ in ids if not id_.startswith(FILE_PREFIX))
         return cls(messages, tuple(_parse_file_entry(id_) for id_ in ids if id_.startswith(FILE_PREFIX)))
@@ -72,7 +72,7 @@ class Shown:
     def get_previous_id(self, position: int) -> str | None:
         return next((message.id for message in reversed(self.messages[:position]) if message is not None), None)
 
-    def with_message(self, position: int, message: ShownMessage | None) -> "Shown":
+    def with_message(self, position: int, message: ShownMessage | None) -> "ShownReply":
         messages = [*self.messages, *[None] * (position + 1 - len(self.messages))]
         messages[position] = message
         while messages and messages[-1] is None:
@@ -178,7 +178,7 @@ class Attach(Operation):
     """Attachment of all files of the plan to its last message, whose index is `position`."""
 
 
-def diff(plan: Plan, shown: Shown, limits: Limits) -> Iterator[Operation]:
+def diff(plan: Plan, shown: ShownReply, limits: Limits) -> Iterator[Operation]:
     """Yield the operations after which the platform shows a plan, in order.
 
     They end early where the rate limits do not allow a message to grow. The outcome of an operation may differ from the
@@ -207,7 +207,7 @@ def diff(plan: Plan, shown: Shown, limits: Limits) -> Iterator[Operation]:
         yield DeleteStrays(0, Priority.PROGRESS, shown.strays_until)
 
 
-def _add_message(plan: Plan, position: int, shown: Shown, limits: Limits) -> Operation | None:
+def _add_message(plan: Plan, position: int, shown: ShownReply, limits: Limits) -> Operation | None:
     if _is_complete(plan, position):
         return Post(position, _get_priority(plan), _get_content(plan, position), is_growing=False)
     if limits.may_stream and shown.may_stream:
@@ -261,7 +261,7 @@ def _has_room(stream: MessageStream, part: StreamPart, limits: Limits) -> bool:
     return stream.size + rules.measure(part) <= rules.max_size
 
 
-def _update_files(plan: Plan, shown: Shown) -> Iterator[Operation]:
+def _update_files(plan: Plan, shown: ShownReply) -> Iterator[Operation]:
     last = len(plan.chunks) - 1
     names = tuple(file.name for file in plan.files)
     kept = {id_ for name, id_ in shown.files if name in names}

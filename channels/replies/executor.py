@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum, auto
 
-from channels.base import FINAL_PRIORITIES, FileRefusedError, Plan
+from channels.base import FINAL_PRIORITIES, FileRefusedError, Plan, Priority
 from channels.rate_limits.limiter import RateLimiter
 from channels.rate_limits.retries import RefusedError
 from channels.replies.diff import (
@@ -21,8 +21,8 @@ from channels.replies.diff import (
     Limits,
     Operation,
     Post,
-    Shown,
     ShownMessage,
+    ShownReply,
     StartStream,
     StopStream,
     diff,
@@ -42,7 +42,7 @@ SaveMessageIds = Callable[[Sequence[str]], Awaitable[None]]
 
 
 class _Reserve(Enum):
-    """What is reserved for the end of a growing message; after `STOP`, the edit removes the placeholder's card."""
+    """Calls that are reserved for the end of a growing message: the edit after `STOP` removes the placeholder."""
 
     NOTHING = auto()
     EDIT = auto()
@@ -60,7 +60,7 @@ class Executor:
     def __init__(self, surface: Surface, known_ids: Sequence[str], save_ids: SaveMessageIds) -> None:
         self._surface = surface
         self._save_ids = save_ids
-        self.shown = Shown.from_ids(known_ids)
+        self.shown = ShownReply.from_ids(known_ids)
         self._began_at = event_loop.now()
         self._reserve = _Reserve.NOTHING
         self._reserved = ExitStack()
@@ -112,15 +112,17 @@ class Executor:
         self._release_slot()
         limiter = self._get_limiter(operation)
         assert limiter is not None, "the operation needs a slot"
-        self._acquiring = asyncio.create_task(limiter.acquire(operation.priority, since), name="slot")
+        self._acquiring = asyncio.create_task(self._acquire(limiter, operation.priority, since), name="slot")
         try:
             await asyncio.wait([self._acquiring])
         finally:
             if not self._acquiring.done():
                 self._acquiring.cancel()
                 await asyncio.wait([self._acquiring])
-        if not self._acquiring.cancelled():
-            self._slot = limiter
+
+    async def _acquire(self, limiter: RateLimiter, priority: Priority, since: float) -> None:
+        await limiter.acquire(priority, since)
+        self._slot = limiter
 
     def interrupt(self) -> None:
         """End a wait in `acquire_slot`."""
@@ -178,7 +180,7 @@ class Executor:
         """Delete the messages of the reply, and their stored ids; a refusal of the platform is logged."""
         for message_id in self.shown.message_ids:
             await _delete_leftover(self._surface.delete, message_id)
-        self.shown = Shown()
+        self.shown = ShownReply()
         await self._save_ids([])
 
     async def _post(self, operation: Post) -> bool:

@@ -45,7 +45,7 @@ OnShown = Callable[[bool], None]
 
 @dataclass(frozen=True, slots=True)
 class _Final:
-    """What `Reply.close` shows besides the text."""
+    """Arguments of `Reply.close` besides the text and the buttons."""
 
     priority: Priority
     ending: str

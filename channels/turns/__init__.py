@@ -1,1 +1,1 @@
-"""What a turn shows besides the growing text of its reply."""
+"""Turns: their errors, sources and further messages, beside the growing text of the reply."""

@@ -18,8 +18,8 @@ from channels.replies.diff import (
     Limits,
     Operation,
     Post,
-    Shown,
     ShownMessage,
+    ShownReply,
     StartStream,
     StopStream,
     StreamRules,
@@ -39,7 +39,7 @@ def create_plan(*texts: str, is_growing: bool = False, files: Sequence[str] = ()
     return Plan(chunks, priority, [STOP], [File(name, b"") for name in files], is_growing)
 
 
-def show(plan: Plan) -> Shown:
+def show(plan: Plan) -> ShownReply:
     """Return what a platform shows once a plan is shown."""
     last = len(plan.chunks) - 1
     messages = [
@@ -48,16 +48,16 @@ def show(plan: Plan) -> Shown:
     ]
     names = tuple(file.name for file in plan.files)
     files = tuple((name, f"f{name}") for name in names)
-    return Shown(tuple(messages), files, (f"m{last}", *names) if names else ())
+    return ShownReply(tuple(messages), files, (f"m{last}", *names) if names else ())
 
 
-def stream(text: str, *, is_broken: bool = False, ends_at: float = 60.0) -> Shown:
+def stream(text: str, *, is_broken: bool = False, ends_at: float = 60.0) -> ShownReply:
     """Return what a platform shows of a reply whose only message is streamed."""
     opened = MessageStream(text, TaskCards(), ends_at, size=len(text), is_broken=is_broken)
-    return Shown((ShownMessage("m0", stream=opened),))
+    return ShownReply((ShownMessage("m0", stream=opened),))
 
 
-def first(plan: Plan, shown: Shown, limits: Limits = LIMITS) -> Operation | None:
+def first(plan: Plan, shown: ShownReply, limits: Limits = LIMITS) -> Operation | None:
     return next(diff(plan, shown, limits), None)
 
 
@@ -83,7 +83,7 @@ def test_a_plan_that_is_shown_needs_no_operation(texts: list[str], files: list[s
 def test_a_message_that_shows_its_chunk_is_not_touched(texts: list[str], messages: list[ShownMessage | None]) -> None:
     plan = create_plan(*texts)
     target = show(plan)
-    touched = {operation.position for operation in diff(plan, Shown(tuple(messages)), STREAMING)}
+    touched = {operation.position for operation in diff(plan, ShownReply(tuple(messages)), STREAMING)}
     for position, message in enumerate(messages[: len(texts)]):
         wanted = target.messages[position]
         assert wanted is not None
@@ -95,7 +95,7 @@ def test_a_final_plan_has_an_operation_for_each_message_that_differs(
     texts: list[str], messages: list[ShownMessage | None], files: list[str]
 ) -> None:
     plan = create_plan(*texts, files=files)
-    shown = Shown(tuple(messages))
+    shown = ShownReply(tuple(messages))
     operations = list(diff(plan, shown, LIMITS))
     assert all(operation.priority <= Priority.PROGRESS for operation in operations)
     posted = [operation.position for operation in operations if isinstance(operation, Post)]
@@ -106,8 +106,8 @@ def test_a_final_plan_has_an_operation_for_each_message_that_differs(
 
 def test_a_growing_message_is_not_begun_without_a_call_that_ends_it() -> None:
     full = Limits(now=0.0, may_grow=False)
-    assert first(create_plan("gro", is_growing=True), Shown(), full) is None
-    assert isinstance(first(create_plan("full", "gro", is_growing=True), Shown(), full), Post)
+    assert first(create_plan("gro", is_growing=True), ShownReply(), full) is None
+    assert isinstance(first(create_plan("full", "gro", is_growing=True), ShownReply(), full), Post)
     begun = show(create_plan("gr", is_growing=True))
     assert isinstance(first(create_plan("gro", is_growing=True), begun, full), Edit)
 
@@ -117,8 +117,8 @@ def test_only_an_update_of_a_growing_message_may_be_dropped() -> None:
     priorities = [
         operation.priority
         for operation in (
-            first(growing, Shown()),  # the placeholder
-            first(growing, Shown.from_ids(["m0"])),  # after a restart
+            first(growing, ShownReply()),  # the placeholder
+            first(growing, ShownReply.from_ids(["m0"])),  # after a restart
             first(growing, show(create_plan("gr"))),
             first(create_plan("grown", "m", is_growing=True), show(growing)),
             first(create_plan("grown"), show(growing)),
@@ -130,7 +130,7 @@ def test_only_an_update_of_a_growing_message_may_be_dropped() -> None:
 
 
 def test_a_message_whose_edit_got_no_response_is_edited_once_it_can_take_no_effect() -> None:
-    unknown = Shown((ShownMessage("m0", late_until=5.0),))
+    unknown = ShownReply((ShownMessage("m0", late_until=5.0),))
     edit = first(create_plan("one"), unknown)
     assert isinstance(edit, Edit)
     assert edit.not_before == 5.0
@@ -143,7 +143,7 @@ def test_after_a_refused_edit_only_the_final_text_is_tried() -> None:
 
 
 def test_a_stream_grows_by_appends_and_ends_with_the_rest() -> None:
-    started = first(create_plan("It", is_growing=True), Shown(), STREAMING)
+    started = first(create_plan("It", is_growing=True), ShownReply(), STREAMING)
     assert isinstance(started, StartStream)
     assert started.part == StreamPart(text="It")
     appended = first(create_plan("It is", is_growing=True), stream("It"), STREAMING)
@@ -164,7 +164,9 @@ def test_a_stream_grows_by_appends_and_ends_with_the_rest() -> None:
     ],
     ids=["another text", "unknown", "old", "full"],
 )
-def test_a_stream_that_cannot_go_on_is_stopped_and_then_edited(text: str, shown: Shown, ends_streaming: bool) -> None:
+def test_a_stream_that_cannot_go_on_is_stopped_and_then_edited(
+    text: str, shown: ShownReply, ends_streaming: bool
+) -> None:
     operation = first(create_plan(text), shown, STREAMING)
     assert operation == StopStream(0, Priority.PROGRESS, ends_streaming)
 
@@ -200,6 +202,6 @@ def test_files_follow_the_last_message() -> None:
 
 @given(st.lists(st.sampled_from(["m0", "m1", "file:f1:a.png", "file:f2:b: c.png"]), unique=True))
 def test_stored_ids_are_read_back(ids: list[str]) -> None:
-    shown = Shown.from_ids(ids)
+    shown = ShownReply.from_ids(ids)
     assert sorted(shown.stored_ids) == sorted(ids)
-    assert Shown.from_ids(shown.stored_ids) == shown
+    assert ShownReply.from_ids(shown.stored_ids) == shown
