@@ -153,7 +153,7 @@ class Answerer:
                 say=say,
                 buttons=growing_buttons(turn.id, say, is_revised=state.is_revised),
                 on_shown=state.latency.record_shown,
-                has_placeholder=turn.is_addressed,
+                has_placeholder=turn.is_addressed and turn.text is None,  # a stored answer is shown at once
             ) as reply:
                 state.reply = reply
                 await self._answer_in_reply(turn, reply)
@@ -207,13 +207,13 @@ class Answerer:
             return await self._turns.end(turn, "failed", error=cause)
         if not text:  # the agent declined to answer
             return await self._end_without_answer(turn, reply)
-        reply.replace(text)
         try:
             files = await load_files(self._runtime, turn.session_id, turn.origin)
             answer = text, files, await self._human_requests.list_of_turn(turn.id)
         except Exception as error:
             if not is_permanent_store_error(error):
                 raise
+            reply.replace(text)
             return await self._fail(turn, reply, error)
         return await self._show_answer(turn, reply, answer)
 

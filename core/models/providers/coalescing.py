@@ -43,7 +43,8 @@ class ProviderStream:
 
     The more streams run at the same time, the longer the deltas. The first delta is returned at once, and so is the
     rest when the stream has ended. Deltas with a signature are never joined. The end of the block closes the
-    connection. Without a schedule, nothing is joined, and nothing waits for a time.
+    connection. Without a schedule, nothing is joined, and nothing waits for a time: the task then reads an event once
+    the one before it is taken.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ProviderStream:
         self._batch = deque[ProviderEvent]()
         self._is_first = True
         self._has_news = asyncio.Event()
+        self._is_taken = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._reader = asyncio.create_task(self._read(), name=f"stream of {self._provider.name}")
@@ -82,6 +84,7 @@ class ProviderStream:
             await self._wait_for_events()
             self._batch.extend(self._received)
             self._received.clear()
+            self._is_taken.set()
         return self._batch.popleft()
 
     async def _wait_for_events(self) -> None:
@@ -108,3 +111,6 @@ class ProviderStream:
                 else:
                     self._received.append(event)
                 self._has_news.set()
+                if self._schedule is None:
+                    self._is_taken.clear()
+                    await self._is_taken.wait()
