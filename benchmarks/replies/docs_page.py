@@ -1,6 +1,6 @@
-"""Tables and plots of the docs: `python -m benchmarks.replies.docs_page`.
+"""Plots of the docs, from all saved cells: `python -m benchmarks.replies.docs_page`.
 
-It writes them from all saved cells.
+It also prints a table of the large loads.
 """
 
 from collections import Counter, defaultdict
@@ -15,10 +15,7 @@ from benchmarks.replies.plot import plot
 
 DOCS = Path("docs")
 
-#: First line of the generated tables, which end the page.
-TABLES_START = "**Discord**\n"
-
-#: Minimum number of replies in the tables; `benchmarks.md` has smaller loads.
+#: Minimum number of replies in the table.
 MIN_REPLIES = 50
 
 HEADER = ("Replies in channels", "Project", "Refused", "Wrong", "Age", "End, mean", "End, p99")
@@ -102,10 +99,8 @@ def main() -> None:
     default_cells = [cell for cell in cells if cell.channels == CHANNEL_COUNTS.get(cell.replies)]
     for ending in Ending:
         (DOCS / "pictures" / f"replies-{ending.replace(' ', '-')}.svg").write_text(plot(default_cells, ending))
-    page = DOCS / "reference" / "benchmarks-appendix.md"
-    before, _, _ = page.read_text().partition(TABLES_START)
     large = [cell for cell in cells if cell.ending == Ending.SIMULTANEOUS and cell.replies >= MIN_REPLIES]
-    page.write_text(f"{before}{compact_table(large)}\n")
+    print(compact_table(large))
 
 
 if __name__ == "__main__":
