@@ -8,9 +8,9 @@ from functools import partial
 from unittest.mock import patch
 
 from bot.cli.main import main as bot
-from channels.discord import adapter as discord
+from channels.discord import platform as discord
 from channels.discord.client.api import DiscordApi
-from channels.slack import adapter as slack
+from channels.slack import platform as slack
 from channels.slack.client.api import SlackApi
 
 
