@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from channels.base import FINAL_PRIORITIES, Button, Plan, Priority, ToolCallState
+from channels.base import Button, Plan, Priority, ToolCallState
 from channels.replies.stream import MessageStream, StreamPart, TaskCards
 from core.turns.turn import FILE_PREFIX
 
@@ -290,7 +290,7 @@ def _get_settled_text(plan: Plan, position: int) -> str:
 
 def _get_priority(plan: Plan) -> Priority:
     """Return the priority of an operation that is never dropped."""
-    return plan.priority if plan.priority in FINAL_PRIORITIES else Priority.PROGRESS
+    return plan.priority if plan.is_final else Priority.PROGRESS
 
 
 def file_prefix(id_: str) -> str:

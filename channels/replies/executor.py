@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum, auto
 
-from channels.base import FINAL_PRIORITIES, FileRefusedError, Plan, Priority
+from channels.base import FileRefusedError, Plan, Priority
 from channels.rate_limits.limiter import RateLimiter
 from channels.rate_limits.retries import RefusedError
 from channels.replies.diff import (
@@ -146,7 +146,7 @@ class Executor:
             case Post():
                 is_done = await self._post(operation)
             case Edit():
-                is_done = await self._edit(operation)
+                is_done = await self._edit(operation, plan)
             case StartStream():
                 is_done = await self._start_stream(operation, self._streams)
             case AppendStream():
@@ -203,7 +203,7 @@ class Executor:
         self.shown = replace(self.shown, is_post_lost=False)
         return True
 
-    async def _edit(self, operation: Edit) -> bool:
+    async def _edit(self, operation: Edit, plan: Plan) -> bool:
         position = operation.position
         message_id = self._get_id(operation.position)
         await _wait_until(operation.not_before)
@@ -212,7 +212,7 @@ class Executor:
                 position, message_id, operation.content, operation.priority, has_slot=True
             )
         except RefusedError as refusal:
-            if operation.priority in FINAL_PRIORITIES or not operation.is_growing:
+            if plan.is_final:
                 raise
             log.warning("the platform refuses an edit of a reply; its final text is tried: %s", refusal)
             self.shown = replace(self.shown, refuses_edits=True)

@@ -276,6 +276,17 @@ async def test_a_refused_chunk_loses_no_text(surface: MemorySurface, is_under_wa
     assert [call.text for call in surface.calls] == ["…", "half of", "half of it"]
 
 
+async def test_a_refused_edit_of_a_full_message_does_not_end_the_reply(surface: MemorySurface) -> None:
+    async with create_reply(surface) as reply:
+        await surface.wait_for_condition(lambda: surface.messages and not surface.in_flight)
+        surface.error = RefusedError("edit", "240000")
+        reply.feed("word " * 40)  # the first message is full
+        await surface.wait_for_condition(lambda: len(surface.calls) == 2 and not surface.in_flight)
+        surface.error = None
+        await reply.close("word " * 40)
+    assert "".join(f"{text} " for text in surface.texts) == "word " * 40
+
+
 async def test_the_name_of_a_missing_file_fits_into_a_message(surface: MemorySurface) -> None:
     """Check a name of a missing file in a reply that is too long for its chunks."""
     files = [File(f"{number}{'n' * 50}", b"x") for number in range(3)]
