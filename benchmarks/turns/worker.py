@@ -15,7 +15,6 @@ from channels.answerer import Answerer
 from channels.base import (
     File,
     MessageText,
-    Priority,
     SurroundingMessages,
 )
 from channels.commands.services import ChannelServices
@@ -24,7 +23,7 @@ from channels.markdown.dialect import MessageLimits
 from channels.platform import FetchedFile, FileCheck, Platforms, UnreadableFileError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
-from channels.replies.diff import Content
+from channels.replies.diff import Edit, Post
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface
 from channels.requests.request_message import RequestMessages
@@ -136,21 +135,11 @@ class _InstantSurface(Surface):
     def edit_limiter(self) -> RateLimiter:
         return self._platform.limiter
 
-    async def post(
-        self,
-        position: int,
-        content: Content,
-        priority: Priority,
-        *,
-        previous_id: str | None = None,
-        has_slot: bool = False,
-    ) -> PostOutcome:
+    async def post(self, operation: Post, *, previous_id: str | None = None, has_slot: bool = False) -> PostOutcome:
         self._platform.limiter.release()
         return PostOutcome(str(next(self._platform.ids)))
 
-    async def edit(
-        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
-    ) -> EditOutcome:
+    async def edit(self, message_id: str, operation: Edit, *, has_slot: bool = False) -> EditOutcome:
         self._platform.limiter.release()
         return EditOutcome.DONE
 

@@ -129,23 +129,25 @@ class Edit(Operation):
 
 
 @dataclass(frozen=True, slots=True)
-class StartStream(Operation):
+class StreamOperation(Operation):
+    """Operation that adds to a stream, after which it has these cards."""
+
     part: StreamPart
     cards: TaskCards
 
 
-@dataclass(frozen=True, slots=True)
-class AppendStream(Operation):
-    part: StreamPart
-    cards: TaskCards
+class StartStream(StreamOperation):
+    """Start of a stream, which posts its message."""
+
+
+class AppendStream(StreamOperation):
+    """Addition to an open stream."""
 
 
 @dataclass(frozen=True, slots=True)
-class FinishStream(Operation):
+class FinishStream(StreamOperation):
     """Stop of a stream with the rest of its text, after which the message shows `content`."""
 
-    part: StreamPart
-    cards: TaskCards
     content: Content
 
 

@@ -84,6 +84,8 @@ class Executor:
         """
         limits = self._get_limits()
         operation = next(diff(plan, self.shown, limits), None)
+        if operation is None:
+            self._release_slot()  # the text that it was acquired for is not shown any more
         match operation:
             case StartStream():
                 self._reserve_end(_Reserve.STOP_AND_EDIT)
@@ -149,18 +151,16 @@ class Executor:
                 is_done = await self._edit(operation, plan)
             case StartStream():
                 is_done = await self._start_stream(operation, self._streams)
-            case AppendStream():
-                is_done = await self._append_stream(operation, self._streams)
-            case FinishStream():
-                is_done = await self._finish_stream(operation, self._streams)
+            case AppendStream() | FinishStream():
+                is_done = await self._add_to_stream(operation, self._streams)
             case StopStream():
-                await self._streams.stop(self._get_id(position))
-                self._set_message(position, ShownMessage(self._get_id(position)))
+                await self._streams.stop(self._get_message(position).id)
+                self._set_message(position, ShownMessage(self._get_message(position).id))
                 if operation.ends_streaming:
                     self.shown = replace(self.shown, may_stream=False)
                 self._reserve_end(_Reserve.EDIT)
             case Delete():
-                await _delete_leftover(self._surface.delete, self._get_id(position))
+                await _delete_leftover(self._surface.delete, self._get_message(position).id)
                 self._set_message(position, None)
             case DeleteStrays():
                 await _wait_until(operation.not_before)
@@ -171,7 +171,7 @@ class Executor:
                 files = tuple((name, id_) for name, id_ in self.shown.files if id_ != operation.file_id)
                 self.shown = replace(self.shown, files=files)
             case Attach():
-                await self._attach(plan, self._get_id(position))
+                await self._attach(plan, self._get_message(position).id)
         if self.shown.stored_ids != stored_ids:
             await self._save_ids(self.shown.stored_ids)
         return is_done
@@ -186,13 +186,7 @@ class Executor:
     async def _post(self, operation: Post) -> bool:
         shown = self.shown
         position = operation.position
-        outcome = await self._surface.post(
-            position,
-            operation.content,
-            operation.priority,
-            previous_id=shown.get_previous_id(position),
-            has_slot=True,
-        )
+        outcome = await self._surface.post(operation, previous_id=shown.get_previous_id(position), has_slot=True)
         if outcome.was_lost:
             self.shown = replace(self.shown, strays_until=event_loop.now() + LATE_CALL_SECONDS)
         if not outcome.id:
@@ -205,12 +199,10 @@ class Executor:
 
     async def _edit(self, operation: Edit, plan: Plan) -> bool:
         position = operation.position
-        message_id = self._get_id(operation.position)
+        message_id = self._get_message(operation.position).id
         await _wait_until(operation.not_before)
         try:
-            outcome = await self._surface.edit(
-                position, message_id, operation.content, operation.priority, has_slot=True
-            )
+            outcome = await self._surface.edit(message_id, operation, has_slot=True)
         except RefusedError as refusal:
             if plan.is_final:
                 raise
@@ -243,13 +235,20 @@ class Executor:
             self._set_message(operation.position, ShownMessage(outcome.id))
         return False
 
+    async def _add_to_stream(self, operation: AppendStream | FinishStream, streams: Streams) -> bool:
+        try:
+            if isinstance(operation, AppendStream):
+                return await self._append_stream(operation, streams)
+            await self._finish_stream(operation, streams)
+        except StreamEndedError:
+            message_id, stream = self._get_stream(operation.position)
+            self._set_stream(operation.position, message_id, replace(stream, is_broken=True))
+            return False
+        return True
+
     async def _append_stream(self, operation: AppendStream, streams: Streams) -> bool:
         message_id, stream = self._get_stream(operation.position)
-        try:
-            if not await streams.append(message_id, operation.part):
-                return False
-        except StreamEndedError:
-            self._set_stream(operation.position, message_id, replace(stream, is_broken=True))
+        if not await streams.append(message_id, operation.part):
             return False
         text = stream.text + operation.part.text
         size = stream.size + streams.rules.measure(operation.part)
@@ -257,19 +256,13 @@ class Executor:
         self._set_stream(operation.position, message_id, grown)
         return True
 
-    async def _finish_stream(self, operation: FinishStream, streams: Streams) -> bool:
-        message_id, stream = self._get_stream(operation.position)
-        text, buttons = operation.content
-        try:
-            await streams.finish(operation.position, message_id, operation.part, buttons)
-        except StreamEndedError:
-            self._set_stream(operation.position, message_id, replace(stream, is_broken=True))
-            return False
+    async def _finish_stream(self, operation: FinishStream, streams: Streams) -> None:
+        message_id = self._get_message(operation.position).id
+        await streams.finish(operation.position, message_id, operation.part, operation.content[1])
         has_open_cards = not operation.cards.is_final
-        message = ShownMessage(message_id, (text, buttons), has_open_cards=has_open_cards)
+        message = ShownMessage(message_id, operation.content, has_open_cards=has_open_cards)
         self._set_message(operation.position, message)
         self._reserve_end(_Reserve.EDIT if has_open_cards else _Reserve.NOTHING)
-        return True
 
     async def _attach(self, plan: Plan, last_id: str) -> None:
         names = [file.name for file in plan.files]
@@ -295,14 +288,13 @@ class Executor:
         assert self._surface.streams is not None, "only a surface with streams has a stream"
         return self._surface.streams
 
-    def _get_id(self, position: int) -> str:
+    def _get_message(self, position: int) -> ShownMessage:
         message = self.shown.get_message(position)
         assert message is not None, "the operation is on a shown message"
-        return message.id
+        return message
 
     def _get_stream(self, position: int) -> tuple[str, MessageStream]:
-        message = self.shown.get_message(position)
-        assert message is not None, "the operation is on a shown message"
+        message = self._get_message(position)
         assert message.stream is not None, "its stream is open"
         return message.id, message.stream
 

@@ -12,7 +12,7 @@ from channels.base import Button, File, Priority
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import RateLimiter
 from channels.rate_limits.retries import RefusedError
-from channels.replies.diff import Content, StreamRules
+from channels.replies.diff import Edit, Post, StreamRules
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.stream import StreamPart
 
@@ -129,15 +129,7 @@ class Surface(ABC):
         return buttons
 
     @abstractmethod
-    async def post(
-        self,
-        position: int,
-        content: Content,
-        priority: Priority,
-        *,
-        previous_id: str | None = None,
-        has_slot: bool = False,
-    ) -> PostOutcome:
+    async def post(self, operation: Post, *, previous_id: str | None = None, has_slot: bool = False) -> PostOutcome:
         """Post one message of the reply, or raise `SurfaceError`.
 
         Args:
@@ -146,9 +138,7 @@ class Surface(ABC):
         """
 
     @abstractmethod
-    async def edit(
-        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
-    ) -> EditOutcome:
+    async def edit(self, message_id: str, operation: Edit, *, has_slot: bool = False) -> EditOutcome:
         """Edit one message of the reply, or raise `SurfaceError`; see `post` for `has_slot`."""
 
     @abstractmethod
@@ -206,7 +196,7 @@ class Surface(ABC):
 
     async def post_text(self, text: str) -> str:
         """Post one message that is not part of the reply: see `post_message`; return its id on the platform."""
-        return (await self.post(0, (text, ()), Priority.FINAL)).id
+        return (await self.post(Post(0, Priority.FINAL, (text, ()), is_growing=False))).id
 
     async def explain_refusal(self, refusal: RefusedError) -> None:  # noqa: B027 - by default nothing is done
         """Tell the author, if the platform can, why there is no reply."""

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from channels.base import Button, File, Priority
+from channels.base import Button, File
 from channels.discord.client.responses import RESPONSE_ID, InteractionResponder
 from channels.discord.replies.surface import DiscordMessageSurface, get_edit_outcome, ignore_deleted
 from channels.rate_limits.limiter import RateLimiter
 from channels.rate_limits.retries import TransientError
-from channels.replies.diff import Content
+from channels.replies.diff import Edit, Post
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, PostOutcome
 from core.errors import SurfaceError
@@ -55,29 +55,21 @@ class EphemeralSurface(DiscordMessageSurface):
     async def add_reaction(self, emoji: str) -> None:
         raise SurfaceError("a slash command has no message to react to")
 
-    async def post(
-        self,
-        position: int,
-        content: Content,
-        priority: Priority,
-        *,
-        previous_id: str | None = None,
-        has_slot: bool = False,
-    ) -> PostOutcome:
-        if position or not self._is_first:
+    async def post(self, operation: Post, *, previous_id: str | None = None, has_slot: bool = False) -> PostOutcome:
+        if operation.position or not self._is_first:
             send = self._responder.post_message
         else:
             send = partial(self._responder.edit_message, RESPONSE_ID)
         try:
-            message = await send(*content, priority=priority, has_slot=has_slot)
+            message = await send(*operation.content, priority=operation.priority, has_slot=has_slot)
         except TransientError:  # the next call posts it: Discord lists no ephemeral messages, so the outcome is unknown
             return PostOutcome("")
         return PostOutcome("" if message is None else str(message.id))
 
-    async def edit(
-        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
-    ) -> EditOutcome:
-        edit = self._responder.edit_message(message_id, *content, priority=priority, has_slot=has_slot)
+    async def edit(self, message_id: str, operation: Edit, *, has_slot: bool = False) -> EditOutcome:
+        edit = self._responder.edit_message(
+            message_id, *operation.content, priority=operation.priority, has_slot=has_slot
+        )
         return await get_edit_outcome(edit)
 
     async def delete(self, message_id: str) -> None:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import discord
 
-from channels.base import Button, File, Priority
+from channels.base import Button, File
 from channels.discord.client.api import (
     REPLY_FORBIDDEN_CODE,
     THREAD_ARCHIVED_CODE,
@@ -28,7 +28,7 @@ from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import RateLimiter
 from channels.rate_limits.retries import RefusedError, TransientError
 from channels.replies.buttons import RATING_PREFIXES
-from channels.replies.diff import Content
+from channels.replies.diff import Edit, Post
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface
 from channels.replies.tool_status import LINE_SIZE
@@ -122,15 +122,7 @@ class DiscordSurface(DiscordMessageSurface):
         """Return the buttons without those of a rating: Discord has no element for them, so they are in a menu."""
         return [button for button in buttons if not button.id.startswith(RATING_PREFIXES)]
 
-    async def post(
-        self,
-        position: int,
-        content: Content,
-        priority: Priority,
-        *,
-        previous_id: str | None = None,
-        has_slot: bool = False,
-    ) -> PostOutcome:
+    async def post(self, operation: Post, *, previous_id: str | None = None, has_slot: bool = False) -> PostOutcome:
         starts_thread = self._is_thread_start and previous_id is None  # Discord: no reply across channels
         answered = int(previous_id) if previous_id else self._prompt_id
         existing: SentMessage | None = None
@@ -145,10 +137,10 @@ class DiscordSurface(DiscordMessageSurface):
         async def post(reply_to: int | None, *, has_slot: bool) -> SentMessage | None:
             return await self._api.post_message(
                 self._channel,
-                *content,
+                *operation.content,
                 reply_to=reply_to,
                 nonce_key=f"{self._nonce_prefix} {self._post_count}",
-                priority=priority,
+                priority=operation.priority,
                 has_slot=has_slot,
                 find_posted=find_posted,
             )
@@ -189,12 +181,10 @@ class DiscordSurface(DiscordMessageSurface):
         except SurfaceError as error:
             log.warning("the author cannot be notified of the reply: %s", error)
 
-    async def edit(
-        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
-    ) -> EditOutcome:
+    async def edit(self, message_id: str, operation: Edit, *, has_slot: bool = False) -> EditOutcome:
         async def edit(has_slot: bool) -> object:
             return await self._api.edit_message(
-                self._channel, int(message_id), *content, priority=priority, has_slot=has_slot
+                self._channel, int(message_id), *operation.content, priority=operation.priority, has_slot=has_slot
             )
 
         return await get_edit_outcome(self._edit_unarchived(edit, has_slot=has_slot))

@@ -10,7 +10,7 @@ from channels.base import STATUS_RESERVE, File, FileRefusedError, Priority
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.retries import RefusedError, TransientError
-from channels.replies.diff import Content
+from channels.replies.diff import Edit, Post
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, PostOutcome, RecordFile, Surface
 from channels.slack.client.api import ApiObject, SlackApi
@@ -100,31 +100,27 @@ class SlackSurface(Surface):
     def edit_limiter(self) -> RateLimiter:
         return self._thread.edit_limiter
 
-    async def edit(
-        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
-    ) -> EditOutcome:
+    async def edit(self, message_id: str, operation: Edit, *, has_slot: bool = False) -> EditOutcome:
         try:
-            return await self._try_edit(position, message_id, content, priority, has_slot=has_slot)
+            return await self._try_edit(message_id, operation, has_slot=has_slot)
         except RefusedError as refusal:
             if refusal.code != _STREAMING:
                 raise
         await self._thread.stop_stream(message_id)
-        return await self._try_edit(position, message_id, content, priority, has_slot=False)
+        return await self._try_edit(message_id, operation, has_slot=False)
 
-    async def _try_edit(
-        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool
-    ) -> EditOutcome:
+    async def _try_edit(self, message_id: str, operation: Edit, *, has_slot: bool) -> EditOutcome:
         try:
             answer = await self._api.call(
                 "chat.update",
                 {
                     "channel": self._thread.channel,
                     "ts": message_id,
-                    "metadata": self._thread.create_metadata(position),
-                    **message_content(*content),
+                    "metadata": self._thread.create_metadata(operation.position),
+                    **message_content(*operation.content),
                 },
                 self.edit_limiter,
-                priority=priority,
+                priority=operation.priority,
                 has_slot=has_slot,
             )
         except RefusedError as refusal:
@@ -135,15 +131,7 @@ class SlackSurface(Surface):
             return EditOutcome.NO_RESPONSE
         return EditOutcome.DROPPED if answer is None else EditOutcome.DONE
 
-    async def post(
-        self,
-        position: int,
-        content: Content,
-        priority: Priority,
-        *,
-        previous_id: str | None = None,
-        has_slot: bool = False,
-    ) -> PostOutcome:
+    async def post(self, operation: Post, *, previous_id: str | None = None, has_slot: bool = False) -> PostOutcome:
         existing: ApiObject | None = None
         was_lost = False
 
@@ -151,7 +139,8 @@ class SlackSurface(Surface):
             nonlocal existing, was_lost
             was_lost = True
             own = dict(self._thread.find_own(await self._thread.read()))
-            existing = {"ts": own[position]} if self._turn_id and position in own else None
+            ts = own.get(operation.position) if self._turn_id else None
+            existing = None if ts is None else {"ts": ts}
             return existing
 
         answer = await self._api.call(
@@ -160,12 +149,12 @@ class SlackSurface(Surface):
                 **self._thread.arguments,
                 "unfurl_links": False,
                 "unfurl_media": False,
-                "metadata": self._thread.create_metadata(position),
-                **message_content(*content),
+                "metadata": self._thread.create_metadata(operation.position),
+                **message_content(*operation.content),
             },
             self.post_limiter,
             outer_limiter=self._api.get_limiter(("chat.postMessage", self._thread.team), WORKSPACE_POST_WINDOW),
-            priority=priority,
+            priority=operation.priority,
             has_slot=has_slot,
             find_effect=find_posted,
         )

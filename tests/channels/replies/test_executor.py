@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from channels.base import FIRST_TEXT, Button, Chunk, File, FileRefusedError, Plan, Priority
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.replies import executor as executor_module
-from channels.replies.diff import Content, StreamRules
+from channels.replies.diff import Content, Edit, Post, StreamRules
 from channels.replies.executor import Executor
 from channels.replies.stream import StreamPart
 from channels.replies.surface import EditOutcome, PostOutcome, StartOutcome, StreamEndedError
@@ -52,38 +52,28 @@ class FaultySurface(MemorySurface):
         elif fault == "lost":
             write()
 
-    async def post(
-        self,
-        position: int,
-        content: Content,
-        priority: Priority,
-        *,
-        previous_id: str | None = None,
-        has_slot: bool = False,
-    ) -> PostOutcome:
+    async def post(self, operation: Post, *, previous_id: str | None = None, has_slot: bool = False) -> PostOutcome:
         fault = self.take_fault()
-        is_tick = priority is Priority.STREAM_UPDATE
+        is_tick = operation.priority is Priority.STREAM_UPDATE
         if fault == "ok" or (fault == "dropped" and not is_tick):
-            return await super().post(position, content, priority, previous_id=previous_id, has_slot=has_slot)
+            return await super().post(operation, previous_id=previous_id, has_slot=has_slot)
         lost_id = f"lost{len(self._faults)}"
-        self.write_late(fault, lost_id, content)
+        self.write_late(fault, lost_id, operation.content)
         if fault == "lost":
             return PostOutcome(lost_id, is_new=False, was_lost=True)
         if is_tick:
             return PostOutcome("", was_lost=fault != "dropped")
-        outcome = await super().post(position, content, priority, previous_id=previous_id, has_slot=has_slot)
+        outcome = await super().post(operation, previous_id=previous_id, has_slot=has_slot)
         return PostOutcome(outcome.id, was_lost=True)
 
-    async def edit(
-        self, position: int, message_id: str, content: Content, priority: Priority, *, has_slot: bool = False
-    ) -> EditOutcome:
+    async def edit(self, message_id: str, operation: Edit, *, has_slot: bool = False) -> EditOutcome:
         fault = self.take_fault()
         assert message_id not in self.open_streams, "a message that is streamed cannot be edited"
-        if fault == "ok" or priority is not Priority.STREAM_UPDATE:
-            return await super().edit(position, message_id, content, priority, has_slot=has_slot)
+        if fault == "ok" or operation.priority is not Priority.STREAM_UPDATE:
+            return await super().edit(message_id, operation, has_slot=has_slot)
         if fault == "dropped":
             return EditOutcome.DROPPED
-        self.write_late(fault, message_id, content)
+        self.write_late(fault, message_id, operation.content)
         return EditOutcome.NO_RESPONSE
 
     async def delete(self, message_id: str) -> None:
@@ -219,6 +209,18 @@ async def test_a_slot_is_used_once_or_released() -> None:
         assert executor.has_slot(operation)
         await executor.acquire_slot(operation, FIRST_TEXT)  # releases the former slot
     assert limiter.try_acquire(Priority.FINAL)
+    assert limiter.try_acquire(Priority.FINAL)
+
+
+async def test_a_slot_that_the_newest_plan_does_not_need_is_released() -> None:
+    surface = MemorySurface()
+    limiter = RateLimiter(Window(calls=1, seconds=60.0))
+    surface.limiter = limiter  # type: ignore[assignment]  # a real one
+    executor = Executor(surface, (), surface.save_ids)
+    operation = executor.choose(plan_texts(["one"], is_growing=False))
+    assert operation is not None
+    await executor.acquire_slot(operation, FIRST_TEXT)
+    assert executor.choose(plan_texts(["o"], is_growing=True)) is None  # no call is left for its end
     assert limiter.try_acquire(Priority.FINAL)
 
 
