@@ -31,6 +31,7 @@ from core.conversations.turn_report import TurnReports
 from core.errors import SettingsError, ShutdownTimeoutError
 from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
+from core.inbox.triggered import TriggeredEntries
 from core.inbox.watermarks import Watermarks
 from core.observability.secret_redaction import format_error
 from core.privacy.prompts import PromptStore
@@ -124,7 +125,11 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             working = asyncio.create_task(bot.worker.run(bot.answer), name="worker")
             garbage.freeze_gc()  # all objects so far are long-lived
             log.info("ready")
-            async with run_in_background(health.watch(bot.adapters, bot.database), name="health") as watching:
+            placing = bot.triggered.run_placing({adapter.name: adapter.place for adapter in bot.adapters})
+            async with (
+                run_in_background(placing, name="placing"),
+                run_in_background(health.watch(bot.adapters, bot.database), name="health") as watching,
+            ):
                 await _wait_for_first(working, watching)
         finally:
             ending.set()
@@ -148,6 +153,7 @@ class _BotParts:
     database: Database
     worker: Worker
     answer: TurnRunner
+    triggered: TriggeredEntries
     platforms: Platforms
     adapters: Sequence[PlatformAdapter]
 
@@ -185,6 +191,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         turns = TurnStore(database, lease, loaded.agents)
         worker = Worker(turns, limit=settings.max_concurrent_turns)
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
+        triggered = TriggeredEntries(database, turns, worker, lease, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         human_requests = HumanRequestService(
             database,
@@ -224,6 +231,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             human_requests,
             request_messages,
             EntryStore(database, lease),
+            triggered,
             TurnReports(database, prices),
             DenialNoticeStore(database),
             spending,
@@ -255,7 +263,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             async with spending_limiter.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 
-        yield _BotParts(database, worker, answer, platforms, adapters)
+        yield _BotParts(database, worker, answer, triggered, platforms, adapters)
 
 
 def _make_platforms(

@@ -185,6 +185,10 @@ class PlatformAdapter(Protocol):
         """
         ...
 
+    async def place(self, message: InboxMessage, may_exist: bool) -> InboxMessage | None:
+        """Post the message under which an entry that no person wrote begins: see `core.inbox.triggered.Place`."""
+        ...
+
     async def reconnect(self) -> None:
         """Close connections without recent events (on Slack all); start to open new ones.
 

@@ -277,6 +277,7 @@ def create_answerer(
         human_requests=human_requests,
         request_messages=RequestMessages(platforms, human_requests, background),
         entries=nothing,
+        triggered=nothing,
         turn_reports=nothing,
         denial_notices=nothing,
         spending=nothing,

@@ -11,6 +11,7 @@ from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
+from core.inbox.triggered import TriggeredEntries
 from core.messages.inbox_message import ReplyWithoutMention
 from core.tools.human_request_service import HumanRequestService
 from core.usage.spending_ledger import SpendingStore
@@ -24,6 +25,7 @@ class ChannelServices:
     Attributes:
         rerenderer: updates a reply after a user edited or deleted a message.
         entries: stores commands, button presses and forms until they are handled.
+        triggered: stores due schedules, requests to hooks and finished jobs until their turns can begin.
         denial_notices: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.
         background: starts tasks that are awaited at shutdown.
@@ -38,6 +40,7 @@ class ChannelServices:
     human_requests: HumanRequestService
     request_messages: RequestMessages
     entries: EntryStore
+    triggered: TriggeredEntries
     turn_reports: TurnReports
     denial_notices: DenialNoticeStore
     spending: SpendingStore

@@ -48,16 +48,16 @@ class DiscordIdentityResolver:
     async def resolve_message(self, incoming: IncomingMessage, message: discord.Message) -> IncomingMessage:
         """Return a copy of a parsed message with its author's roles and its location set."""
         actor = await self._resolve_actor(guild_id_of(message), message.author)
-        location = await self._resolve_location(guild_id_of(message), message.channel)
+        location = await self.resolve_location(guild_id_of(message), message.channel)
         return replace(incoming, inbound=replace(incoming.inbound, actor=actor, location=location))
 
     async def resolve_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
         """Return an interaction's author, with their roles, and its location."""
         guild = interaction.guild_id
         actor = await self._resolve_actor(guild, interaction.user)
-        return actor, await self._resolve_location(guild, interaction.channel)
+        return actor, await self.resolve_location(guild, interaction.channel)
 
-    async def _resolve_actor(self, guild: int | None, user: discord.abc.User) -> Actor:
+    async def _resolve_actor(self, guild: int | None, user: discord.abc.Snowflake) -> Actor:
         if guild is not None:
             roles = _role_ids(user) if isinstance(user, discord.Member) else await self._get_roles(guild, user.id)
             return Actor(PLATFORM, str(user.id), roles=roles or (), workspaces=(str(guild),))
@@ -66,7 +66,22 @@ class DiscordIdentityResolver:
         role_ids = {role for roles in memberships.values() for role in roles}
         return Actor(PLATFORM, str(user.id), roles=tuple(sorted(role_ids)), workspaces=tuple(map(str, memberships)))
 
-    async def _resolve_location(self, guild: int | None, channel: Any) -> Location:
+    async def resolve_member(self, guild: int | None, user: int) -> Actor | None:
+        """Return a user with their present roles; None if they are not in the server any more.
+
+        In direct messages (without a server), the roles are those in the home servers.
+        """
+        if guild is None:
+            return await self._resolve_actor(None, discord.Object(user))
+        try:
+            member = await self._api.fetch_member(guild, user)
+        except RefusedError as refusal:
+            if refusal.code not in _NOT_FOUND_CODES:
+                raise
+            return None
+        return Actor(PLATFORM, str(user), roles=tuple(map(str, member["roles"])), workspaces=(str(guild),))
+
+    async def resolve_location(self, guild: int | None, channel: Any) -> Location:
         if guild is None:
             return Location("", str(channel.id) if channel else "", is_direct=True)
         thread_parent = channel.parent_id if isinstance(channel, discord.Thread) else None

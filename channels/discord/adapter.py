@@ -13,6 +13,7 @@ from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.auth import has_message_content, log_in
 from channels.discord.client.gateway import HEARTBEAT_SECONDS, Shard, make_intents
 from channels.discord.client.shards import IDENTIFY_INTERVAL_SECONDS, ShardConnections, shard_for_place
+from channels.discord.conversations import DiscordConversations
 from channels.discord.dispatcher import Dispatcher
 from channels.discord.events.history import DiscordHistory
 from channels.discord.events.listener import MessageListener
@@ -22,6 +23,7 @@ from channels.discord.platform import DiscordPlatform
 from channels.discord.session_ids import PLATFORM
 from channels.intake.backfill import Backfill
 from channels.settings import BackfillLimits
+from channels.turns.placing import TriggerPlacer
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks
 from core.errors import ParleyError, SettingsError, SurfaceError
@@ -72,6 +74,7 @@ class DiscordAdapter:
             syntax=make_command_syntax(self._settings.command_prefix),
             identities=identities,
         )
+        self.place = TriggerPlacer(platform, DiscordConversations(platform, identities), services.access_policy).place
         self._listener = MessageListener(
             platform.settings,
             platform.api,

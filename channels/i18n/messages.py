@@ -159,6 +159,12 @@ CANNOT_WRITE = "I can't write in {place}. Ask a server admin for permission, the
 THREAD_LOCKED = "{place} is locked, so I can't answer there."
 ANSWER_READY = "Your answer is ready."
 
+# turns that no message begins
+SCHEDULE_HEADER = "⏰ {title}"
+HOOK_HEADER = "🔔 {title}"
+JOB_HEADER = "✅ {title}"
+LATE = "_This is late: it was due {time}._"
+
 # results of commands
 PLACE_NOT_ALLOWED = "I'm not set up to answer here."
 RESET_DONE = "The conversation was reset. I no longer remember it."

@@ -68,7 +68,8 @@ class PromptBuilder:
         allowed = tuple(
             message
             for message in turn.messages
-            if self._access_policy.check(message.actor_or_author, message.location) is AccessDecision.ALLOWED
+            if _is_hook(message)
+            or self._access_policy.check(message.actor_or_author, message.location) is AccessDecision.ALLOWED
         )
         if len(allowed) == len(turn.messages):
             return turn
@@ -178,3 +179,8 @@ class PromptBuilder:
     def _to_user(self, message: InboxMessage, name: str) -> User:
         user = self._access_policy.to_user(message.actor_or_author, name)
         return replace(user, platform=message.actor_or_author.platform, workspace=message.location.workspace)
+
+
+def _is_hook(message: InboxMessage) -> bool:
+    """Return whether an operator's hook began the turn, for which no person's access counts."""
+    return message.trigger is not None and message.trigger.kind == "hook"

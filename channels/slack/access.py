@@ -44,7 +44,7 @@ class SlackIdentityResolver:
         inbound = incoming.inbound
         if inbound.is_bot:
             return incoming
-        roles = await self._groups_of(str(inbound.address["team"]), inbound.author)
+        roles = await self.get_groups(str(inbound.address["team"]), inbound.author)
         if not roles:
             return incoming
         return replace(incoming, inbound=replace(inbound, actor=replace(inbound.actor_or_author, roles=roles)))
@@ -54,11 +54,11 @@ class SlackIdentityResolver:
     ) -> tuple[Actor, Location]:
         """Return an interaction's author, with user groups as roles, and its location."""
         home_team = home_team or team
-        roles = await self._groups_of(team, user)
+        roles = await self.get_groups(team, user)
         author = Actor(PLATFORM, user, roles=roles, workspaces=(home_team,), is_external=home_team != team)
         return author, location_of(team, channel)
 
-    async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
+    async def get_groups(self, team: str, user: str) -> tuple[str, ...]:
         if not self._needs_groups:
             return ()
         groups = await self._directory.get_user_groups(team)

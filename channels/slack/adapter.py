@@ -23,6 +23,7 @@ from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, verify
 from channels.slack.client.http_mode import HttpMode
 from channels.slack.client.oauth import oauth_routes
 from channels.slack.client.socket_mode import PING_INTERVAL_SECONDS, SocketMode
+from channels.slack.conversations import SlackConversations
 from channels.slack.events.authors import resolve_event_authors
 from channels.slack.events.history import SlackHistory
 from channels.slack.events.parser import parse_change, parse_message, workspace_of
@@ -34,6 +35,7 @@ from channels.slack.platform import SlackPlatform
 from channels.slack.replies.assistant import suggest_prompts
 from channels.slack.session_ids import PLATFORM
 from channels.slack.settings import SlackSettings
+from channels.turns.placing import TriggerPlacer
 from core.errors import SettingsError
 from core.inbox.watermarks import Watermarks
 from core.observability.secret_redaction import format_error
@@ -96,6 +98,9 @@ class SlackAdapter:
             create_fetch=self._history.create_fetch,
             delays_new_messages=False,
         )
+        self.place = TriggerPlacer(
+            platform, SlackConversations(platform, self._identities), services.access_policy
+        ).place
         self._register_listeners()
         self.routes = list[web.AbstractRouteDef]()
         if platform.tokens is not None:

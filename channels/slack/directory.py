@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from channels.base import Priority
 from channels.rate_limits.limiter import Window
+from channels.rate_limits.retries import RefusedError
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import AUTH_TEST, TIER_2, TIER_3, TIER_4
 from channels.slack.text import mentioned_ids
@@ -14,6 +15,12 @@ from core.messages.identity import find_time_zone
 
 #: Seconds for which names and the bot's own user are cached, and for user groups, on which access may depend.
 NAME_SECONDS, GROUP_SECONDS = 3600.0, 300.0
+
+#: Seconds for which it is cached that a user has an account: a schedule of a user who has left must not run.
+MEMBER_SECONDS = 30.0
+
+#: Slack's errors for a user who does not exist.
+UNKNOWN_USER_CODES = {"user_not_found", "users_not_found", "user_not_visible"}
 
 #: Seconds that a turn waits for a name; seconds that an event waits for user groups (Slack: acknowledgement within 3).
 LOOKUP_TIMEOUT_SECONDS, GROUP_TIMEOUT = 3.0, 2.0
@@ -27,12 +34,14 @@ class SlackUser:
         locale: the locale as Slack names it (`ko-KR`); empty if unknown.
         time_zone: the IANA name of the time zone; empty if unknown.
         is_person: False for a bot user, and if Slack does not tell.
+        is_deleted: True for a deactivated account.
     """
 
     name: str
     locale: str = ""
     time_zone: str = ""
     is_person: bool = False
+    is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,7 @@ class WorkspaceDirectory:
     def __init__(self, api: SlackApi, *, timeout: float = LOOKUP_TIMEOUT_SECONDS) -> None:
         self._api = api
         self._users = LookupCache[str, SlackUser]("user", NAME_SECONDS, timeout=timeout)
+        self._members = LookupCache[str, SlackUser]("member", MEMBER_SECONDS)
         self._channels = LookupCache[str, str]("channel", NAME_SECONDS, timeout=timeout)
         self._groups = LookupCache[str, Sequence[SlackUserGroup]]("user groups", GROUP_SECONDS, timeout=GROUP_TIMEOUT)
         self._bots = LookupCache[str, ApiObject]("the bot's own user", NAME_SECONDS)
@@ -125,15 +135,28 @@ class WorkspaceDirectory:
         return await self._bots.get(team, fetch)
 
     async def _user(self, team: str, user: str) -> SlackUser:
-        async def fetch() -> SlackUser:
-            answer = await self._read(team, "users.info", TIER_4, user=user, include_locale=True)
-            found = answer.get("user", {})
-            profile = found.get("profile", {})
-            name = profile.get("display_name") or profile.get("real_name") or user
-            is_person = found.get("is_bot") is False
-            return SlackUser(name, found.get("locale") or "", found.get("tz") or "", is_person=is_person)
+        return await self._users.get_or_last(user, lambda: self._fetch_user(team, user), SlackUser(user))
 
-        return await self._users.get_or_last(user, fetch, SlackUser(user))
+    async def is_member(self, team: str, user: str) -> bool:
+        """Return whether a user has an active account, as of at most `MEMBER_SECONDS` ago, or raise `SurfaceError`."""
+        try:
+            return not (await self._members.get(user, lambda: self._fetch_user(team, user))).is_deleted
+        except RefusedError as refusal:
+            if refusal.code not in UNKNOWN_USER_CODES:
+                raise
+            return False
+
+    async def _fetch_user(self, team: str, user: str) -> SlackUser:
+        answer = await self._read(team, "users.info", TIER_4, user=user, include_locale=True)
+        found = answer.get("user", {})
+        profile = found.get("profile", {})
+        return SlackUser(
+            profile.get("display_name") or profile.get("real_name") or user,
+            found.get("locale") or "",
+            found.get("tz") or "",
+            is_person=found.get("is_bot") is False,
+            is_deleted=found.get("deleted") is True,
+        )
 
     async def _channel_name(self, team: str, channel: str) -> str:
         async def fetch() -> str:

@@ -160,7 +160,9 @@ class EntryStore:
 
     async def _claim_abandoned(self, platform: str) -> AsyncGenerator[tuple[str, str], None]:
         on_platform = inbox.c.place.startswith(f"{platform}:", autoescape=True)
-        abandoned = IS_PENDING & on_platform & self._lease.has_no_live_worker(inbox.c.owner)
+        abandoned = (
+            IS_PENDING & inbox.c.payload.is_not(None) & on_platform & self._lease.has_no_live_worker(inbox.c.owner)
+        )
         query = sa.select(inbox.c.event_key, inbox.c.payload).where(abandoned).order_by(inbox.c.id)
         async with self._database.read() as connection:
             found = (await connection.execute(query)).all()

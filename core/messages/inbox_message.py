@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from core.messages.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location, clean_name
+from core.messages.trigger import Trigger
 
 #: The key in `InboxMessage.references` of the message that this one asks about.
 ABOUT = "about"
@@ -38,8 +39,10 @@ class InboxOutcome(StrEnum):
         UNADDRESSED: the message was for other people.
         DECIDED: the row is a decision or answer by button or form, which counts for the user rate limits. The `kind` of
             the row is the verdict.
-        PENDING: the row is an entry that is no message, and that a worker handles: see `core.inbox.entries`.
+        PENDING: a worker handles the row, which is no message, or none yet: see `core.inbox.entries` and
+            `core.inbox.triggered`.
         HANDLED: such an entry has ended.
+        DENIED: nobody may be answered: the author has left the platform or lost access before the turn could begin.
     """
 
     RESET = "reset"
@@ -54,6 +57,7 @@ class InboxOutcome(StrEnum):
     DECIDED = "decided"
     PENDING = "pending"
     HANDLED = "handled"
+    DENIED = "denied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class InboxMessage:
             other messages without an answer.
         is_in_thread: whether the message is in a thread, which is its session.
         replied_id: the platform's id of the message that this one replies to; empty without one, and on Slack.
+        trigger: what began the turn if no person wrote the message.
     """
 
     event_key: str
@@ -119,6 +124,7 @@ class InboxMessage:
     is_addressed: bool = True
     is_in_thread: bool = False
     replied_id: str = ""
+    trigger: Trigger | None = None
 
     @property
     def actor_or_author(self) -> Actor:

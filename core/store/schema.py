@@ -74,7 +74,8 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 #: outcome `deleted` and its turn. The outcome `forgotten` marks a tombstone: see `core.privacy.deletion`. Rows of
 #: commands, of messages to other people and of tombstones have no text. An entry that is no message has its `kind`,
 #: and the outcome `pending` until its `owner`, a worker, has handled it; until then, `payload` has its encrypted data:
-#: see `core.inbox.entries`.
+#: see `core.inbox.entries`. The kinds of `core.messages.trigger` begin a turn without a message of a person: see
+#: `core.inbox.triggered`.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -477,4 +478,74 @@ memories = sa.Table(
     sa.Column("search_text", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.UniqueConstraint("app", "user_id", "key"),
+)
+
+#: Schedules of people. `state`: `proposed` until a person confirms it or the zone is known, `active`, or `paused`.
+#: `message`: the `InboxMessage` that it sends, with the author's place; its text is a task, or shown as it is if
+#: `is_plain`. `is_direct`: sent as a direct message to the author. `starts_at`: local time in ISO 8601, in `time_zone`
+#: (IANA; null: unknown), or with an offset. `rule`: RRULE; null for once. `next_at`: the next time; null if it is not
+#: active. `turn`: the `Turn.origin` that made it. `speakers`: the ids of the people who may confirm it; null: anybody.
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("session", sa.Text, nullable=False, index=True),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("platform", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False, index=True),
+    sa.Column("message", sa.JSON, nullable=False),
+    sa.Column("is_plain", sa.Boolean, nullable=False),
+    sa.Column("is_direct", sa.Boolean, nullable=False),
+    sa.Column("starts_at", sa.Text, nullable=False),
+    sa.Column("time_zone", sa.Text),
+    sa.Column("rule", sa.Text),
+    sa.Column("next_at", sa.Double),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("speakers", sa.JSON(none_as_null=True)),
+    sa.Column("turn", sa.Text, nullable=False, index=True),
+    sa.Column("created_at", sa.Double, nullable=False),
+)
+sa.Index(
+    "ix_schedules_next_at",
+    schedules.c.next_at,
+    sqlite_where=schedules.c.next_at.is_not(None),
+    postgresql_where=schedules.c.next_at.is_not(None),
+)
+
+#: Background jobs: tool calls whose result comes after their turn. `owner`: the worker that runs it; null if another
+#: program finishes it with the ticket, whose key has the SHA-256 `key_hash`. `message`: the `InboxMessage` that begins
+#: the turn with the result, without its text. `state`: `running`, `finished`, `cancelled`.
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("session", sa.Text, nullable=False, index=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("platform", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False, index=True),
+    sa.Column("message", sa.JSON, nullable=False),
+    sa.Column("tool", sa.Text, nullable=False),
+    sa.Column("turn", sa.Text, nullable=False),
+    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("call_id", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text),
+    sa.Column("key_hash", sa.Text),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("finished_at", sa.Double),
+)
+sa.Index(
+    "ix_jobs_running",
+    jobs.c.owner,
+    sqlite_where=jobs.c.state == sa.literal_column("'running'"),
+    postgresql_where=jobs.c.state == sa.literal_column("'running'"),
+)
+
+#: Time zones (IANA) that people have chosen, by the platform's name, a colon, and the platform's id of the user.
+time_zones = sa.Table(
+    "time_zones",
+    metadata,
+    sa.Column("user_key", sa.Text, primary_key=True),
+    sa.Column("zone", sa.Text, nullable=False),
 )

@@ -12,6 +12,7 @@ A row that cannot be parsed is logged, and the other rows are claimed: an unread
 damaged, and its reply says so (`Turn.is_damaged`).
 """
 
+import hashlib
 import logging
 import time
 import uuid
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby, takewhile
 from math import inf
+from sys import maxsize
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -28,6 +30,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages.inbox_message import InboxMessage, InboxOutcome
+from core.messages.trigger import TRIGGER_KINDS
 from core.sessions.agent_routing import AgentRouter
 from core.sessions.resume import resume_run
 from core.store.database import Database
@@ -77,7 +80,7 @@ class _Candidate:
     """An idle session with the messages that its next turn may answer, oldest first.
 
     Attributes:
-        session: a row with the columns `session`, `model`, `agent` and `has_question`.
+        session: a row with the columns `session`, `model`, `agent`, `has_question` and `is_triggered`.
         may_have_followers: whether further messages of the session may wait.
     """
 
@@ -95,8 +98,12 @@ async def claim_turns(
     *,
     running: Collection[str],
     served: Mapping[str, int],
+    triggered_limit: int = maxsize,
 ) -> list[Turn]:
     """Claim abandoned turns, then a new turn for each idle session with messages; return them in this order.
+
+    People's own messages come before entries that no person wrote (see `core.messages.trigger`), in each session and
+    over all sessions.
 
     A turn that cannot be parsed gets the state `failed`, and such a message the outcome `unreadable`; neither is in the
     result. Without anything to claim, the database is only read.
@@ -107,6 +114,7 @@ async def claim_turns(
             robin over authors, the lowest number first; an author without a number comes before all others. A session
             counts for the author of its oldest waiting message, and the first session of each author comes before the
             second one of anybody.
+        triggered_limit: the most new turns that no message began.
     """
     claimed = list[Turn]()
     for _ in range(MAX_TRIES):
@@ -119,7 +127,9 @@ async def claim_turns(
             "limit": limit - len(claimed),
         }
         rows = await database.run(_select_claimable(database.engine.dialect.name), **parameters)
-        candidates = _list_candidates(rows)
+        candidates = _limit_triggered(
+            _list_candidates(rows), triggered_limit - sum(turn.is_triggered for turn in claimed)
+        )
         if not (rows[0].has_abandoned or candidates):
             break
         with suppress(IntegrityError):  # another worker began a turn of one of the sessions
@@ -228,12 +238,20 @@ def _select_claimable(dialect: str) -> sa.Select[Any]:
     waiting = inbox.alias("waiting")
     head = inbox.alias("head")
     last = inbox.alias("last")
-    first = sa.func.min(waiting.c.id).label("first")
-    heads = sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
+    oldest_message = sa.func.min(sa.case((~_is_triggered(waiting), waiting.c.id)))
+    first = sa.func.coalesce(oldest_message, sa.func.min(waiting.c.id)).label("first")
+    has_triggered = (sa.func.count(sa.case((_is_triggered(waiting), 1))) > 0).label("has_triggered")
+    heads = (
+        sa.select(waiting.c.session, first, has_triggered)
+        .where(is_waiting(waiting))
+        .group_by(waiting.c.session)
+        .subquery("heads")
+    )
     known = _json_items(dialect, "served")
     round_ = sa.func.row_number().over(partition_by=head.c.author, order_by=heads.c.first)
     served_at = sa.func.coalesce(sa.cast(known.c.value, sa.Integer), 0)
-    order = (round_.label("round"), served_at.label("served_at"), heads.c.first)
+    is_last = sa.case((_is_triggered(head), 1), else_=0).label("is_triggered")
+    order = (is_last, round_.label("round"), served_at.label("served_at"), heads.c.first, heads.c.has_triggered)
     queued = (
         sa.select(heads.c.session, *order)
         .join(head, head.c.id == heads.c.first)
@@ -245,7 +263,7 @@ def _select_claimable(dialect: str) -> sa.Select[Any]:
     s = sessions.c
     newest = (
         sa.select(last.c.sent_at)
-        .where(last.c.session == s.id, is_waiting(last))
+        .where(last.c.session == s.id, is_waiting(last), _is_triggered(last) == (q.is_triggered == 1))
         .order_by(last.c.sent_at, last.c.id)
         .offset(MAX_MESSAGES - 1)
         .limit(1)
@@ -259,24 +277,30 @@ def _select_claimable(dialect: str) -> sa.Select[Any]:
             s.agent,
             sa.exists().where(is_question).label("has_question"),
             sa.func.coalesce(newest, sa.literal(inf, sa.Double)).label("newest"),
+            q.is_triggered,
+            q.has_triggered,
             q.round,
             q.served_at,
             q.first,
         )
         .join(queued, q.session == s.id)
-        .order_by(q.round, q.served_at, q.first)
+        .order_by(q.is_triggered, q.round, q.served_at, q.first)
         .limit(sa.bindparam("limit", type_=sa.Integer))
         .subquery("found")
     )
-    f, is_oldest = (
-        found.c,
-        (inbox.c.session == found.c.session) & is_waiting(inbox) & (inbox.c.sent_at <= found.c.newest),
-    )
+    f = found.c
+    is_oldest = (inbox.c.session == f.session) & is_waiting(inbox) & (inbox.c.sent_at <= f.newest)
+    is_oldest &= _is_triggered(inbox) == (f.is_triggered == 1)
+    session_columns = (f.session, f.model, f.agent, f.has_question, f.is_triggered, f.has_triggered)
     return (
-        sa.select(abandoned.c.has_abandoned, f.session, f.model, f.agent, f.has_question, inbox.c.id, inbox.c.parent)
+        sa.select(abandoned.c.has_abandoned, *session_columns, inbox.c.id, inbox.c.parent, inbox.c.event_key)
         .select_from(abandoned.outerjoin(found.join(inbox, is_oldest), sa.true()))
-        .order_by(f.round, f.served_at, f.first, inbox.c.sent_at, inbox.c.id)
+        .order_by(f.is_triggered, f.round, f.served_at, f.first, inbox.c.sent_at, inbox.c.id)
     )
+
+
+def _is_triggered(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    return table.c.kind.in_([sa.literal_column(f"'{kind}'") for kind in TRIGGER_KINDS])
 
 
 @cache
@@ -318,16 +342,24 @@ def _list_candidates(rows: Sequence[sa.Row[Any]]) -> list[_Candidate]:
     """Return the sessions in the rows of `_select_claimable`, each with the messages that its next turn answers.
 
     These are the oldest ones, at most `MAX_MESSAGES`, up to the next request for a rerun. A request for a rerun gets a
-    turn of its own.
+    turn of its own, and so does an entry that no person wrote.
     """
     candidates = list[_Candidate]()
     for _, session_rows in groupby((row for row in rows if row.session is not None), key=lambda row: row.session):
         first, *others = session_rows
-        followers = takewhile(lambda row: row.parent is None, others) if first.parent is None else ()
+        is_alone = first.parent is not None or first.is_triggered
+        followers = () if is_alone else takewhile(lambda row: row.parent is None, others)
         batch = [first, *followers][:MAX_MESSAGES]
-        may_have_followers = len(batch) <= len(others) or len(batch) == MAX_MESSAGES
-        candidates.append(_Candidate(first, new_turn_id(), [row.id for row in batch], may_have_followers))
+        may_have_followers = len(batch) <= len(others) or len(batch) == MAX_MESSAGES or first.has_triggered
+        turn_id = derive_turn_id(first.event_key) if first.is_triggered else new_turn_id()
+        candidates.append(_Candidate(first, turn_id, [row.id for row in batch], may_have_followers))
     return candidates
+
+
+def _limit_triggered(candidates: Sequence[_Candidate], limit: int) -> list[_Candidate]:
+    """Return the candidates without those that no person wrote beyond a limit; these come last."""
+    count = sum(not candidate.session.is_triggered for candidate in candidates)
+    return list(candidates[: count + max(0, limit)])
 
 
 async def _claim_waiting(
@@ -403,10 +435,11 @@ async def _next_turn(
         "message",
         turn_id,
         model=session.model,
-        agent=agents.resolve_agent(session.agent, messages[-1].location_names),
+        agent=_choose_agent(agents, session, messages[-1]),
         may_answer_question=session.has_question,
         may_have_followers=candidate.may_have_followers,
-        may_have_queued_reaction=time.time() - first.accepted_at > QUEUED_REACTION_SECONDS,
+        may_have_queued_reaction=first.kind not in TRIGGER_KINDS
+        and time.time() - first.accepted_at > QUEUED_REACTION_SECONDS,
     )
     if first.parent is None:
         return turn
@@ -420,6 +453,12 @@ async def _next_turn(
             return None
         turn = await _to_rerun(connection, turn, parent, first.kind)
     return replace(turn, is_damaged=bool(damaged))
+
+
+def _choose_agent(agents: AgentRouter, session: sa.Row[Any], message: InboxMessage) -> str:
+    if message.trigger is not None and message.trigger.agent in agents.profiles:
+        return message.trigger.agent
+    return agents.resolve_agent(session.agent, message.location_names)
 
 
 async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
@@ -440,6 +479,11 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
         message_ids=tuple(parent.chunks or ()),
         agent=parent.agent if kind == "retry" else turn.agent,
     )
+
+
+def derive_turn_id(event_key: str) -> str:
+    """Return the id of the turn of an entry that no person wrote: it is known once the entry is stored."""
+    return hashlib.sha256(event_key.encode()).hexdigest()[:10]
 
 
 def new_turn_id() -> str:

@@ -21,6 +21,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
+from sys import maxsize
 from typing import Any
 
 import sqlalchemy as sa
@@ -113,13 +114,20 @@ class TurnStore:
     def fencing_token(self, turn: Turn) -> FencingToken:
         return FencingToken(turn.id, self._lease.worker_id, turn.claim_number)
 
-    async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+    async def claim(self, limit: int, *, running: Collection[str] = (), triggered_limit: int = maxsize) -> list[Turn]:
         """Claim abandoned turns, except those of `running`, and a new turn for each idle session with messages.
 
         New turns begin round robin over people: many prompts of one person delay another person by at most one turn.
+        At most `triggered_limit` new turns are such that no message began.
         """
         claimed = await claim_turns(
-            self._database, self._lease, self.agents, limit, running=running, served=self._served
+            self._database,
+            self._lease,
+            self.agents,
+            limit,
+            running=running,
+            served=self._served,
+            triggered_limit=triggered_limit,
         )
         for turn in claimed:
             number = next(self._turn_numbers)

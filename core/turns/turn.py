@@ -93,6 +93,11 @@ class Turn:
         return any(message.is_addressed for message in self.messages)
 
     @property
+    def is_triggered(self) -> bool:
+        """True if no message of a person began the turn."""
+        return self.newest_message.trigger is not None
+
+    @property
     def newest_message(self) -> InboxMessage:
         """The last message of `messages`; the reply is shown at the address of this one."""
         return self.messages[-1]

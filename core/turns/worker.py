@@ -64,7 +64,8 @@ class _Run:
 class Worker:
     """Loop that claims turns, and runs each in its own task.
 
-    At most `limit` turns run at once. Turns are claimed every `poll` seconds when no notification comes.
+    At most `limit` turns run at once, and half as many that no message of a person began. Turns are claimed every
+    `poll` seconds when no notification comes.
     """
 
     def __init__(
@@ -177,7 +178,9 @@ class Worker:
         async with self._claiming:
             while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
                 wake_count = self._wake_count
-                claimed = await self._turns.claim(free, running=list(self._running))
+                triggered = sum(run.turn.is_triggered for run in self._running.values())
+                triggered_limit = max(0, self._limit // 2 - triggered)
+                claimed = await self._turns.claim(free, running=list(self._running), triggered_limit=triggered_limit)
                 for turn in claimed:
                     if self._is_closing:
                         await self._hand_back(turn)
@@ -236,7 +239,7 @@ class Worker:
 
         Other sessions wait while `limit` turns run. A message that came after the claim of the turn has called `wake`.
         """
-        is_full = len(self._running) >= self._limit
+        is_full = len(self._running) >= self._limit or run.turn.is_triggered
         return is_full or run.turn.may_have_followers or run.wake_count != self._wake_count
 
     def _claim_after_end(self) -> None:

@@ -32,6 +32,7 @@ from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
 from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
+from core.inbox.triggered import TriggeredEntries
 from core.inbox.watermarks import Watermarks
 from core.messages.identity import AUTHOR
 from core.messages.inbox_message import ReplyWithoutMention
@@ -187,6 +188,7 @@ async def run_core(
             human_requests,
             request_messages,
             EntryStore(database, turns._lease),
+            TriggeredEntries(database, turns, worker, turns._lease, rates=rates),
             TurnReports(database, spending_store.prices),
             DenialNoticeStore(database),
             spending_store,

@@ -513,7 +513,18 @@ async def run_adapter(simulator: DiscordSimulator) -> AsyncIterator[RecordingInb
     refusals = DenialNoticeStore(database)
     inbox, background = cast(InboxStore, box), BackgroundTasks()
     services = ChannelServices(
-        inbox, nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing, background
+        inbox,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        interactions,
+        nothing,
+        nothing,
+        refusals,
+        nothing,
+        background,
     )
     platform = DiscordPlatform(settings)
     adapter = DiscordAdapter(platform, services, Watermarks(database), BackfillLimits(), assignment)

@@ -127,8 +127,9 @@ class DiscordApi:
         priority: Priority,
         has_slot: bool,
         find_posted: Callable[[], Awaitable[SentMessage | None]],
+        mentioned_user: int = 0,
     ) -> SentMessage | None:
-        """Post a message without link previews; its mentions notify nobody. For the result see `call`.
+        """Post a message without link previews; its mentions notify `mentioned_user` only. For the result see `call`.
 
         Args:
             reply_to: the id of the message to reply to, if that still exists.
@@ -139,6 +140,10 @@ class DiscordApi:
         """
         # discord.py accepts None, though its types do not
         reference: Any = None if reply_to is None else _reference(channel, reply_to)
+        people = [discord.Object(mentioned_user)]
+        allowed = (
+            NO_MENTIONS if not mentioned_user else discord.AllowedMentions(users=people, everyone=False, roles=False)
+        )
 
         async def send() -> SentMessage:
             view: Any = make_view(controls)
@@ -147,7 +152,7 @@ class DiscordApi:
                     text,
                     reference=reference,
                     nonce=_nonce(nonce_key),
-                    allowed_mentions=NO_MENTIONS,
+                    allowed_mentions=allowed,
                     suppress_embeds=True,
                     silent=self._silent,
                     view=view,

@@ -40,7 +40,7 @@ SCOPES = frozenset(
 )
 
 #: Scopes that the bot uses if they are granted; the manifest requests them too.
-OPTIONAL_SCOPES = frozenset({"usergroups:read"})
+OPTIONAL_SCOPES = frozenset({"im:write", "usergroups:read"})
 
 _APP_PAGE = "at https://api.slack.com/apps, your app"
 _BOT_TOKEN_HINT = f"It begins with xoxb- and is found {_APP_PAGE}, under OAuth & Permissions."

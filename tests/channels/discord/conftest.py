@@ -1,6 +1,7 @@
 """Fixtures that run the Discord adapter with the core and a scripted model."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -53,7 +54,7 @@ async def run_discord(**options: Any) -> AsyncIterator[DiscordSimulator]:
     """Run a local Discord in which the bot has the permissions of its invite link.
 
     At the end it checks that all requests of the bot have Discord's published shapes, if `SHAPES` has them. It also
-    checks that no message notifies anyone, except the mention at the end of a long reply.
+    checks that no message notifies anyone, except those of `is_notice`.
     """
     async with DiscordSimulator(**options) as simulator:
         invite_permissions = required_permissions(auto_thread=True).value
@@ -64,7 +65,7 @@ async def run_discord(**options: Any) -> AsyncIterator[DiscordSimulator]:
         if SHAPES:
             api_calls = [call for call in simulator.calls if call.route in simulator.faults.routes]
             assert sorted({fault for call in api_calls for fault in find_request_errors(call)}) == []
-        text_calls = [c for c in simulator.calls if c.route in TEXT_ROUTES and not is_ready_ping(c.body.get("content"))]
+        text_calls = [c for c in simulator.calls if c.route in TEXT_ROUTES and not is_notice(c.body.get("content"))]
         assert [call.body for call in text_calls if call.body.get("allowed_mentions") != {"parse": []}] == []
         assert [
             call.body for call in text_calls if call.route == POST and not call.body["flags"] & SUPPRESS_EMBEDS_FLAG
@@ -73,11 +74,12 @@ async def run_discord(**options: Any) -> AsyncIterator[DiscordSimulator]:
         places += [thread for place in places for thread in simulator.threads(place)]
         messages = [message for place in places for message in simulator.messages(place, deleted=True)]
         bot_messages = [message for message in messages if message.author.id == simulator.bot_id]
-        assert [message.text for message in bot_messages if message.pings and not is_ready_ping(message.text)] == []
+        assert [message.text for message in bot_messages if message.pings and not is_notice(message.text)] == []
 
 
-def is_ready_ping(text: str | None) -> bool:
-    return text is not None and text.endswith(words.ANSWER_READY)
+def is_notice(text: str | None) -> bool:
+    """Return whether a message is to notify a person: a long reply has ended, or a schedule or job begins a turn."""
+    return text is not None and (text.endswith(words.ANSWER_READY) or bool(re.match(r"(<@\d+>|@.+?) [⏰✅]", text)))
 
 
 #: Seconds between the attempts at a call with a transient failure.

@@ -28,6 +28,7 @@ from core.conversations.turn_report import TurnReports
 from core.errors import DamagedSessionError, StoreError, SurfaceError
 from core.inbox.entries import EntryStore, InboxEntry
 from core.inbox.store import InboxStore
+from core.inbox.triggered import TriggeredEntries
 from core.messages.identity import Actor
 from core.messages.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
 from core.privacy.vault import Cipher
@@ -90,6 +91,7 @@ class IntakeRecorder:
             human_requests,
             RequestMessages(Platforms(), human_requests, background),
             EntryStore(self.database, self.turns._lease),
+            TriggeredEntries(self.database, self.turns, self.worker, self.turns._lease),
             TurnReports(self.database, Prices()),
             DenialNoticeStore(self.database),
             SpendingStore(self.database, Prices()),

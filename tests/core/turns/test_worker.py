@@ -52,7 +52,7 @@ class WorkerBench:
         self._changed = asyncio.Condition()
         turns.claim = self._claim  # type: ignore[method-assign]
 
-    async def _claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+    async def _claim(self, limit: int, *, running: Collection[str] = (), triggered_limit: int = 0) -> list[Turn]:
         self.is_claiming = True
         try:
             return await TurnStore.claim(self.turns, limit, running=running)
@@ -373,7 +373,7 @@ async def test_a_stop_waits_for_a_claim_in_progress(tmp_path: Path) -> None:
         bench.may_end.set()
         claim, claimed = bench.turns.claim, asyncio.Event()
 
-        async def claim_slowly(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        async def claim_slowly(limit: int, *, running: Collection[str] = (), triggered_limit: int = 0) -> list[Turn]:
             if turns := await claim(limit, running=running):
                 claimed.set()
                 await asyncio.sleep(0.02)

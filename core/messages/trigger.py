@@ -1,0 +1,34 @@
+"""Triggers: what begins a turn without a message of a person."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: A `schedule` of a person, a request to a `hook`, or a finished background `job`. Also the `kind` of the inbox row.
+TriggerKind = Literal["schedule", "hook", "job"]
+
+TRIGGER_KINDS: tuple[TriggerKind, ...] = ("schedule", "hook", "job")
+
+#: The target of a direct message to the author.
+DIRECT = "dm"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Cause of a turn that no message began.
+
+    Attributes:
+        id: the id of the schedule or job, or the name of the hook.
+        title: one line that people see above the answer, as plain text.
+        due_at: when the turn was to begin.
+        is_plain: whether people see the text of the message as it is, and no agent runs.
+        target: `DIRECT`, or the platform's id of the channel in which the turn begins; empty for the message's address.
+        agent: the name of the agent; empty for that of the session.
+    """
+
+    kind: TriggerKind
+    id: str
+    title: str
+    due_at: float
+    is_plain: bool = False
+    target: str = ""
+    agent: str = ""

@@ -1,0 +1,113 @@
+"""Entries that no person wrote begin turns on both platforms, through the real clients."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.messages.inbox_message import InboxMessage
+from core.messages.trigger import DIRECT, Trigger, TriggerKind
+from core.turns.claims import derive_turn_id
+from tests.channels.platforms import PLATFORMS, Chat, run_conversation, run_simulator, wait_for_texts
+from tests.channels.wiring import echo
+
+pytestmark = pytest.mark.parametrize("platform", PLATFORMS)
+
+
+@asynccontextmanager
+async def run_chat(platform: str, folder: Path, *script: Any, **settings: Any) -> AsyncIterator[Chat]:
+    """Run a bot that places entries, after it has answered one message of Ada."""
+    async with run_simulator(platform) as simulator, run_conversation(simulator, folder, *script, **settings) as chat:
+        placing = asyncio.create_task(chat.bot.services.triggered.run_placing({platform: chat.bot.adapter.place}))
+        try:
+            await chat.say("hello")
+            await wait_for_texts(chat, lambda found: len(found) == 1 and found[0].endswith(": hello"))
+            yield chat
+        finally:
+            placing.cancel()
+            await asyncio.wait([placing])
+
+
+async def create_entry(
+    chat: Chat, text: str = "say hi", *, kind: TriggerKind = "schedule", due_at: float | None = None, **trigger: Any
+) -> InboxMessage:
+    """Return an entry of Ada, in the conversation of her first message."""
+    (first, *_) = await chat.bot.list_inbox_messages()
+    message = InboxMessage.from_json(first.message)
+    due = time.time() if due_at is None else due_at
+    cause = Trigger(kind, "an-id", "A title", due, **trigger)
+    return replace(message, event_key=f"{kind}:an-id:1", text=text, sent_at=time.time(), trigger=cause)
+
+
+async def test_a_schedule_mentions_its_author_and_is_answered_in_their_conversation(
+    platform: str, tmp_path: Path
+) -> None:
+    async with run_chat(platform, tmp_path, echo) as chat:
+        entry = await create_entry(chat)
+        assert await chat.bot.services.triggered.append(entry)
+        assert not await chat.bot.services.triggered.append(entry)
+        _, header, answer = await wait_for_texts(chat, lambda found: len(found) == 3 and found[-1].endswith(": say hi"))
+        assert header == f"{mention_of(platform)} ⏰ A title"
+        assert answer.startswith("heard: ")
+        first, second = await chat.bot.wait_for_turns(2)
+        assert second.id == derive_turn_id(entry.event_key)
+        assert second.session == first.session
+
+
+async def test_a_plain_text_is_shown_as_it_is_and_runs_no_agent(platform: str, tmp_path: Path) -> None:
+    async with run_chat(platform, tmp_path, echo) as chat:
+        entry = await create_entry(chat, "stand up @everyone", is_plain=True, due_at=time.time() - 3600)
+        await chat.bot.services.triggered.append(entry)
+        _, text = await wait_for_texts(chat, lambda found: len(found) == 2)
+        assert text.startswith(f"{mention_of(platform)} ⏰ stand up")
+        assert "late" in text
+        assert len(await chat.bot.list_turns()) == 1
+
+
+async def test_an_entry_of_another_place_begins_a_conversation_there(platform: str, tmp_path: Path) -> None:
+    async with run_chat(platform, tmp_path, echo) as chat:
+        channel = chat.simulator.channels["random" if platform == "slack" else "general"]
+        entry = await create_entry(chat, "the build failed", kind="hook", target=str(channel.id))
+        bot = f"bot:hook:{entry.trigger.id if entry.trigger else ''}"
+        names = {"name": "ci", "speaker": "ci"}
+        hook = replace(entry, author=bot, actor=None, session_id="", address=names, place=f"{platform}:")
+        await chat.bot.services.triggered.append(hook)
+        _, turn = await chat.bot.wait_for_turns(2)
+        assert turn.state == "done"
+        assert turn.text == "heard: ci: the build failed"
+        assert turn.id == derive_turn_id(hook.event_key)
+
+
+async def test_an_entry_to_its_author_is_a_direct_message(platform: str, tmp_path: Path) -> None:
+    async with run_chat(platform, tmp_path, echo) as chat:
+        await chat.bot.services.triggered.append(await create_entry(chat, target=DIRECT))
+        _, turn = await chat.bot.wait_for_turns(2)
+        assert turn.state == "done"
+        await chat.open_dm()
+        assert [text for text in map(get_text, chat.list_replies()) if "say hi" in text]
+
+
+async def test_people_are_answered_before_entries_that_nobody_wrote(platform: str, tmp_path: Path) -> None:
+    async with run_chat(platform, tmp_path, echo) as chat:
+        for number in range(3):
+            entry = await create_entry(chat, f"task {number}")
+            await chat.bot.services.triggered.append(replace(entry, event_key=f"schedule:an-id:{number}"))
+        await chat.say("and I")
+        rows = await chat.bot.wait_for_turns(5)
+        assert rows[1].text.endswith(": and I")
+        assert {row.text.rpartition(": ")[2] for row in rows[2:]} == {f"task {number}" for number in range(3)}
+        assert len({row.id for row in rows}) == 5
+
+
+def mention_of(platform: str) -> str:
+    """Return the mention of Ada as the local platform shows it."""
+    return "@ada" if platform == "slack" else "@Ada Lovelace"
+
+
+def get_text(message: Any) -> str:
+    return str(getattr(message, "text", None) or getattr(message, "content", ""))
