@@ -159,7 +159,7 @@ def build_message(number: int) -> InboxMessage:
         event_key=f"event {number}",
         session_id=f"bench:{number}",
         place="bench",
-        channel="bench",
+        platform="bench",
         address={},
         author="somebody",
         text="Write.",

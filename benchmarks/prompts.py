@@ -225,7 +225,7 @@ def build_message(number: int) -> InboxMessage:
         event_key=f"message {number}",
         session_id="memory:thread",
         place="memory:thread",
-        channel=ContextPlatform.name,
+        platform=ContextPlatform.name,
         address={},
         author="somebody",
         text=f"Message {number}. {WORDS}",

@@ -14,7 +14,7 @@ from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
 from bot.settings import NO_TOKENS, Settings, find_misspelt_settings
 from channels.answerer import Answerer
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.intake.context import ContextBuilder
 from channels.platform import Platform, PlatformAdapter, Platforms
@@ -223,7 +223,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             background=background,
         )
         stack.push_async_callback(background.drain, 0.0)
-        services = ChannelServices(
+        services = PlatformServices(
             inbox,
             conversations,
             FeedbackStore(database),
@@ -289,7 +289,7 @@ def _make_platforms(
 def _make_adapters(
     slack: "SlackPlatform | None",
     discord: "DiscordPlatform | None",
-    services: ChannelServices,
+    services: PlatformServices,
     limits: BackfillLimits,
     *,
     database: Database,

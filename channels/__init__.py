@@ -1,1 +1,1 @@
-"""Platforms: the channel interface, and adapters for Slack and Discord."""
+"""Platforms: their interface, and adapters for Slack and Discord."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from channels.base import Button, Priority
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.intake.context import ContextBuilder
@@ -89,7 +89,7 @@ class Answerer:
         runtime: AgentRuntime,
         turns: TurnStore,
         platforms: Platforms,
-        services: ChannelServices,
+        services: PlatformServices,
         context: ContextBuilder,
         *,
         settings: ReplySettings | None = None,
@@ -129,7 +129,7 @@ class Answerer:
 
         state = self._turn_states[turn.id] = TurnState(ReplyLatency(turn))
         try:
-            platform = self._platforms[turn.newest_message.channel]
+            platform = self._platforms[turn.newest_message.platform]
             surface = platform.create_surface(turn.newest_message.address, turn_id=turn.origin)
             for place in [*(platform.create_surface(message.address) for message in turn.messages[:-1]), surface]:
                 if turn.may_have_queued_reaction:
@@ -289,7 +289,7 @@ class Answerer:
         """Build the prompt, run the agent, pass its text and tool status to the reply, and return the `done` event."""
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
         decisions = await self._human_requests.list_decisions(turn.origin) if turn.run is not None else ()
-        platform = self._platforms[turn.newest_message.channel]
+        platform = self._platforms[turn.newest_message.platform]
         if left_out := await self._prompt_builder.list_spent_messages(turn):
             turn = replace(turn, messages=tuple(message for message in turn.messages if message not in left_out))
             self._turn_states[turn.id].notice = await spending_notice(platform, left_out, reply.say)

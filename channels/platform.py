@@ -70,7 +70,7 @@ class FetchedFile:
 class Platform(Protocol):
     """Slack or Discord: reads messages, and creates the surfaces that show replies.
 
-    Its name is that of `InboxMessage.channel`.
+    Its name is that of `InboxMessage.platform`.
     """
 
     @property

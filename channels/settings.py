@@ -1,4 +1,4 @@
-"""Settings of all channels: replies, attachments, context and backfill."""
+"""Settings of all platforms: replies, attachments, context and backfill."""
 
 from collections.abc import Set
 from dataclasses import dataclass, field

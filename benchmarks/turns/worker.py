@@ -17,7 +17,7 @@ from channels.base import (
     MessageText,
     SurroundingMessages,
 )
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.intake.context import ContextBuilder
 from channels.markdown.dialect import MessageLimits
 from channels.platform import FetchedFile, FileCheck, Platforms, UnreadableFileError
@@ -267,7 +267,7 @@ def create_answerer(
     human_requests = HumanRequestService(database, turns, worker)
     background = BackgroundTasks()
     nothing: Any = None  # only an adapter needs it
-    services = ChannelServices(
+    services = PlatformServices(
         inbox=nothing,
         conversations=conversations,
         feedback=nothing,
@@ -304,7 +304,7 @@ def build_message(session: str, text: str = "Well?") -> InboxMessage:
         event_key=f"{session}:{text}:{number}",
         session_id=f"memory:{session}",
         place=f"memory:{session}",
-        channel=InstantPlatform.name,
+        platform=InstantPlatform.name,
         address={},
         author="somebody",
         text=text,

@@ -70,7 +70,7 @@ class RequestResult:
 
 
 def status(*, as_json: bool) -> None:
-    """Print workers, running turns, channels, queue, open approvals and problems.
+    """Print workers, running turns, platforms, queue, open approvals and problems.
 
     The exit code is 1 if there are problems. JSON has the fields of `Overview`, the problems in `findings`, and whether
     there are none in `is_well`.
@@ -118,9 +118,9 @@ def status(*, as_json: bool) -> None:
             ],
         )
         tables.print_table(
-            "Channels",
+            "Platforms",
             ["name", "received until"],
-            [[channel.name, _format_age(channel.watermark_age_seconds)] for channel in overview.channels],
+            [[platform.name, _format_age(platform.watermark_age_seconds)] for platform in overview.platforms],
         )
         waiting = (
             f"for up to {tables.format_duration(overview.queue.oldest_seconds)}" if overview.queue.messages else ""

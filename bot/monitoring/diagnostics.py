@@ -1,4 +1,4 @@
-"""Diagnostics of a running bot: problems of workers, turns and channels, with remedies."""
+"""Diagnostics of a running bot: problems of workers, turns and platforms, with remedies."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ SLOW_TURN_SECONDS, UNCLAIMED_SECONDS = 60.0, 15.0
 #: Age in seconds from which a turn without a live worker is stuck; seconds beyond its time limit for any other turn.
 STUCK_GRACE_SECONDS = 30.0
 
-#: Seconds without an event after which a channel counts as disconnected.
-SILENT_CHANNEL_SECONDS = 180.0
+#: Seconds without an event after which a platform counts as disconnected.
+SILENT_PLATFORM_SECONDS = 180.0
 
 #: Fraction of a spending limit from which it is reported; settings and values of `usage --by`, by kind of limit.
 NEAR_LIMIT_FRACTION = 0.8
@@ -66,8 +66,9 @@ class Diagnosis:
         kind: the problem. Of workers: `dead` (none is alive, or a dead one still owns turns). Of turns: `stuck` (no
             live worker has it, or it does not end), `slow` (longer than `SLOW_TURN_SECONDS`), `failing` (failures of
             the last hour, by cause). Others: `waiting` (a message is claimable for `UNCLAIMED_SECONDS`), `disconnected`
-            (a channel without events for `SILENT_CHANNEL_SECONDS`), `spending` (a limit that is nearly or fully used).
-        subject: id of the worker or turn, or name of the channel; `workers` if none is alive, `inbox` for `waiting`.
+            (a platform without events for `SILENT_PLATFORM_SECONDS`), `spending` (a limit that is nearly or fully
+            used).
+        subject: id of the worker or turn, or name of the platform; `workers` if none is alive, `inbox` for `waiting`.
             For `failing`, the id of the newest failed turn. For `spending`, the `SpendingUsage.key`, or the name of the
             setting if the key is empty.
     """
@@ -100,7 +101,7 @@ def find_problems(
     Args:
         holder: see `is_alive`.
         time_limit: seconds that a turn may take.
-        platforms: names of the configured platforms; other channels are not checked.
+        platforms: names of the configured platforms; others are not checked.
         limits: spending limits that are nearly or fully used.
     """
     alive = {worker.id for worker in overview.workers if is_alive(worker, holder)}
@@ -120,15 +121,15 @@ def find_problems(
         yield Diagnosis(
             "waiting", "inbox", line, "all workers are busy or hang: raise MAX_CONCURRENT_TURNS, or add a worker"
         )
-    for channel in overview.channels:
+    for platform in overview.platforms:
         if (
             alive
-            and channel.name in platforms
-            and channel.watermark_age_seconds is not None
-            and channel.watermark_age_seconds > SILENT_CHANNEL_SECONDS
+            and platform.name in platforms
+            and platform.watermark_age_seconds is not None
+            and platform.watermark_age_seconds > SILENT_PLATFORM_SECONDS
         ):
-            line = f"{channel.name} has received nothing for {channel.watermark_age_seconds:.0f} s"
-            yield Diagnosis("disconnected", channel.name, line, "see the platform's status page and the log")
+            line = f"{platform.name} has received nothing for {platform.watermark_age_seconds:.0f} s"
+            yield Diagnosis("disconnected", platform.name, line, "see the platform's status page and the log")
     for failure in overview.failures:
         failed = format_count(failure.count, "turn")
         line = f"{failed} failed in the last hour with {failure.cause}; the newest is {failure.newest}"

@@ -89,7 +89,7 @@ class MetricsEndpoint:
     async def _measure(self, platforms: Collection[Platform], worker: Worker, database: Database) -> None:
         metrics.running_turns.set(worker.running_count)
         for platform in platforms:
-            metrics.limit_headroom.set(platform.limiters.headroom, {"channel": platform.name})
+            metrics.limit_headroom.set(platform.limiters.headroom, {"platform": platform.name})
         try:
             async with asyncio.timeout(DATABASE_TIMEOUT_SECONDS):
                 found = await get_queue_overview(database)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from channels.commands.handlers import prompt_limit_message
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.requests.approval_message import refusal_text
@@ -33,7 +33,7 @@ class FormResult:
     is_correction: bool = False
 
 
-async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -> None:
+async def ensure_message_ids(services: PlatformServices, request: HumanRequest) -> None:
     """Look up and store the message ids of an open request if none is stored.
 
     The worker that posted the message may have died before it stored them. The message must be found before the
@@ -52,7 +52,7 @@ class AnswerHandler:
     The answer to the last open question of a turn continues the agent's run.
     """
 
-    def __init__(self, services: ChannelServices) -> None:
+    def __init__(self, services: PlatformServices) -> None:
         self._services = services
 
     async def find_open(self, id_: str, user: User, say: MessageCatalog) -> Question | str:

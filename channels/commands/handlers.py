@@ -8,7 +8,7 @@ from functools import cache
 from typing import get_args
 
 from channels.base import Button, File
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.commands.usage import render_usage
 from channels.commands.why import find_turn_id, render_report
@@ -91,7 +91,7 @@ class CommandResult:
 class CommandHandler:
     """Runs the commands that come as messages, slash commands or shortcuts."""
 
-    def __init__(self, services: ChannelServices, queued_reactions: QueuedReactions, syntax: CommandSyntax) -> None:
+    def __init__(self, services: PlatformServices, queued_reactions: QueuedReactions, syntax: CommandSyntax) -> None:
         self._services = services
         self.syntax = syntax
         self._queued_reactions = queued_reactions
@@ -99,7 +99,7 @@ class CommandHandler:
 
     def apply_rate_limit(self, message: InboxMessage) -> RateLimitDenial | None:
         """Count a command towards its author's limit in this process, also one over the limit."""
-        return self._limiter.consume(f"{message.channel}:{message.author}")
+        return self._limiter.consume(f"{message.platform}:{message.author}")
 
     async def explain_message(
         self, message_id: str, event_key: str, file_ids: Sequence[str], entry: InboxEntry
@@ -247,7 +247,7 @@ class CommandHandler:
     async def _usage(self, entry: InboxEntry, say: MessageCatalog) -> str:
         return await render_usage(
             self._services.spending,
-            platform=entry.message.channel,
+            platform=entry.message.platform,
             author=entry.message.author,
             place=entry.message.place,
             is_admin=self._is_admin(entry),

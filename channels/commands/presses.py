@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from channels.commands.answers import AnswerHandler, ensure_message_ids
 from channels.commands.handlers import prompt_limit_message
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
@@ -34,7 +34,7 @@ _RERUN_REFUSALS: Mapping[RerunDenial, str] = {
 class PressHandler:
     """Performs the actions of pressed buttons: see `ButtonAction`."""
 
-    def __init__(self, services: ChannelServices, queued_reactions: QueuedReactions) -> None:
+    def __init__(self, services: PlatformServices, queued_reactions: QueuedReactions) -> None:
         self._services = services
         self._queued_reactions = queued_reactions
         self.answers = AnswerHandler(services)

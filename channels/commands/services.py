@@ -19,7 +19,7 @@ from core.usage.user_rate_limits import DenialNoticeStore
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelServices:
+class PlatformServices:
     """Services for the messages and interactions of users.
 
     Attributes:

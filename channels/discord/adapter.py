@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from discord.http import Route
 
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.auth import has_message_content, log_in
 from channels.discord.client.gateway import HEARTBEAT_SECONDS, Shard, make_intents
@@ -54,7 +54,7 @@ class DiscordAdapter:
     def __init__(
         self,
         platform: DiscordPlatform,
-        services: ChannelServices,
+        services: PlatformServices,
         watermarks: Watermarks,
         backfill_limits: BackfillLimits,
         assignment: ShardAssignment,

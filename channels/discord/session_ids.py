@@ -8,7 +8,7 @@ import discord
 
 from channels.discord.settings import SessionScope
 
-#: The channel's name in sessions, inbox and logs.
+#: The platform's name in sessions, inbox and logs.
 PLATFORM = "discord"
 
 

@@ -1,6 +1,6 @@
 """Backfill: fetches messages that were missed or could not be stored.
 
-A channel's watermark is the time until which all its messages are stored. After a disconnection (a gap), the messages
+A platform's watermark is the time until which all its messages are stored. After a disconnection (a gap), the messages
 since the watermark are fetched from each known place. Those that are not stored yet are stored in the order in which
 they were sent.
 """
@@ -90,7 +90,7 @@ class _Gap:
 
 
 class Backfill:
-    """Stores a channel's messages in order, and fetches and stores missed ones.
+    """Stores a platform's messages in order, and fetches and stores missed ones.
 
     A place is a channel with its threads, or a conversation of direct messages.
 
@@ -98,13 +98,13 @@ class Backfill:
         store: stores a message or a change of one; raises `StoreError` if it could not be stored.
         delays_new_messages: whether a new message waits until older messages of its place are fetched. This keeps the
             order only if one process receives all messages of a place.
-        watermark_name: set if the channel has several watermarks, such as one per Discord shard.
+        watermark_name: set if the platform has several watermarks, such as one per Discord shard.
         has_place: returns whether the place with an id belongs to this watermark.
     """
 
     def __init__(
         self,
-        channel: str,
+        platform: str,
         watermarks: Watermarks,
         limits: BackfillLimits,
         *,
@@ -114,8 +114,8 @@ class Backfill:
         watermark_name: str = "",
         has_place: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        self._channel = channel
-        self._watermark_name = watermark_name or channel
+        self._platform = platform
+        self._watermark_name = watermark_name or platform
         self._has_place = has_place
         self._watermarks = watermarks
         self._limits = limits
@@ -147,11 +147,11 @@ class Backfill:
         self._watermark = watermark or 0.0
         self._last_event_at = last_event_at
         await connect()
-        failure = f"{self._channel}: messages are not stored yet"
+        failure = f"{self._platform}: messages are not stored yet"
         self._start_task(retry_forever(self._store_pending, self._store_failed, STORE_WAIT, failure=failure))
-        failure = f"{self._channel}: a gap is not fetched yet"
+        failure = f"{self._platform}: a gap is not fetched yet"
         self._start_task(retry_forever(self._fetch_all, self._gap_opened, FETCH_WAIT, failure=failure))
-        failure = f"{self._channel}: the watermark cannot be stored"
+        failure = f"{self._platform}: the watermark cannot be stored"
         self._start_task(run_every(WATERMARK_SECONDS, self._save_watermark, failure=failure))
 
     async def stop(self) -> None:
@@ -168,7 +168,7 @@ class Backfill:
             async with asyncio.timeout(STOP_TIMEOUT):
                 await self._save_watermark()
         except (StoreError, TimeoutError) as error:
-            log.warning("%s: the watermark cannot be stored: %s", self._channel, format_error(error))
+            log.warning("%s: the watermark cannot be stored: %s", self._platform, format_error(error))
 
     def open_gap(self, since: float) -> None:
         """Start to fetch all messages since a time, in the background; do nothing if `BackfillLimits.hours` is 0.
@@ -249,7 +249,7 @@ class Backfill:
         """Retry to store all pending messages; log and drop those older than `BackfillLimits.hours`."""
         oldest = time.time() - max(1.0, self._limits.hours) * 3600
         for message in [message for message in self._pending.values() if _sent_at(message) < oldest]:
-            log.error("%s: a message is dropped: it could not be stored for too long", self._channel)
+            log.error("%s: a message is dropped: it could not be stored for too long", self._platform)
             del self._pending[message.inbound.event_key]
         messages = sorted(self._pending.values(), key=_sent_at)
         await self._wait_for_fetches({message.inbound.place for message in messages if _is_question(message)})
@@ -283,10 +283,10 @@ class Backfill:
         except TimeoutError:
             if not limit.expired():
                 raise
-            log.warning("%s: the backfill took too long; messages that are not fetched yet are dropped", self._channel)
+            log.warning("%s: the backfill took too long; messages that are not fetched yet are dropped", self._platform)
         if gap is self._gap:
             log.info(
-                "%s: backfill of %.0f s: %d messages found", self._channel, time.time() - gap.since, gap.found_count
+                "%s: backfill of %.0f s: %d messages found", self._platform, time.time() - gap.since, gap.found_count
             )
             self._gap = None
 
@@ -301,7 +301,7 @@ class Backfill:
             async with asyncio.timeout(MAX_WAIT_SECONDS):
                 await _for_each(partial(self._fetch, self._gap), places)
         except Exception as error:
-            log.info("%s: new messages no longer wait for the backfill: %s", self._channel, format_error(error))
+            log.info("%s: new messages no longer wait for the backfill: %s", self._platform, format_error(error))
 
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
         """Fetch and store the missed messages of a place, once per gap; after a failure, the next call tries again.
@@ -317,7 +317,7 @@ class Backfill:
             surplus = max(0, gap.found_count + len(missing) - self._limits.messages)
             if surplus:
                 log.warning(
-                    "%s: %d missed messages exceed the limit of the backfill and are dropped", self._channel, surplus
+                    "%s: %d missed messages exceed the limit of the backfill and are dropped", self._platform, surplus
                 )
             newest = missing[surplus:]
             gap.found_count += len(newest)
@@ -344,7 +344,7 @@ class Backfill:
         """Return the places of this watermark by id, the newest first, and add their sessions to `gap.active`."""
         if gap.places is None:
             active_since = self._limit_age(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
-            served = await self._watermarks.list_active_places(self._channel, since=active_since, limit=MAX_PLACES)
+            served = await self._watermarks.list_active_places(self._platform, since=active_since, limit=MAX_PLACES)
             gap.places = {place.id: place for place in served if self._has_place(place.id)}
             gap.active.update(session for place in gap.places.values() for session in place.sessions)
         return gap.places

@@ -22,7 +22,7 @@ from channels.commands.handlers import (
     prompt_limit_message,
 )
 from channels.commands.presses import PressHandler
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -82,7 +82,7 @@ class IntakeHandler(ABC):
     def __init__(
         self,
         platform: Platform,
-        services: ChannelServices,
+        services: PlatformServices,
         queued_reactions: QueuedReactions,
         *,
         syntax: CommandSyntax,

@@ -84,7 +84,7 @@ class PromptBuilder:
         Raises:
             SpendingLimitError: the turn repeats a stored prompt, and the limit of one of its authors is reached.
         """
-        authors = {f"{message.channel}:{message.author}": message.author for message in turn.messages}
+        authors = {f"{message.platform}:{message.author}": message.author for message in turn.messages}
         if len(authors) == 1:
             return ()
         written = await self._turns.get_prompt_authors(turn)
@@ -124,7 +124,7 @@ class PromptBuilder:
         texts: Sequence[MessageText] = [await platform.read_message(message) for message in turn.messages]
         agent_context = texts[-1].agent_context
         turn.meter.place = turn.newest_message.place
-        turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
+        turn.meter.author = f"{turn.newest_message.platform}:{turn.newest_message.author}"
         turn.meter.author_name = storable_text(texts[-1].speaker)
         await turn.meter.check_limits(
             runtime.get_model_name(turn.model), lambda: 0

@@ -91,11 +91,11 @@ class Caller:
     """Makes a platform's API calls: waits for rate limits, retries, records metrics.
 
     Args:
-        channel: the platform's name, for the metrics.
+        platform: the platform's name, for the metrics.
     """
 
-    def __init__(self, channel: str, *, pauses: tuple[float, ...] = RETRY_SECONDS, speed: float = 1.0) -> None:
-        self._channel = channel
+    def __init__(self, platform: str, *, pauses: tuple[float, ...] = RETRY_SECONDS, speed: float = 1.0) -> None:
+        self._platform = platform
         self.limiters = RateLimiters(speed=speed)
         self._pauses = pauses
 
@@ -136,7 +136,7 @@ class Caller:
             raise
         finally:
             limiter.complete()
-            metrics.platform_calls.add(1, {"channel": self._channel, "method": name, "outcome": outcome})
+            metrics.platform_calls.add(1, {"platform": self._platform, "method": name, "outcome": outcome})
 
     async def call(
         self,

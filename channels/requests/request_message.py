@@ -41,7 +41,7 @@ class RequestMessages:
             is_void: whether nobody can decide the open request any more, because the user's message was deleted.
             page: the page of a question's options to show, from 0.
         """
-        platform = self._platforms[request.inbox_message.channel]
+        platform = self._platforms[request.inbox_message.platform]
         lock = self._locks.setdefault(request.id, asyncio.Lock())  # two updates might each post a message
         async with lock:
             await _show_request(platform, self._requests, request, is_void=is_void, page=page)

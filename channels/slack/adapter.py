@@ -14,7 +14,7 @@ from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
 
 from channels.access import AccessDecision
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.intake.backfill import Backfill
 from channels.settings import BackfillLimits
 from channels.slack import manifest as events
@@ -61,7 +61,7 @@ class SlackAdapter:
     def __init__(
         self,
         platform: SlackPlatform,
-        services: ChannelServices,
+        services: PlatformServices,
         watermarks: Watermarks,
         backfill_limits: BackfillLimits,
     ) -> None:

@@ -6,7 +6,7 @@ A thread is a session. A place is a channel with its threads, or the direct mess
 from channels.slack.settings import DmSessions
 from core.messages.identity import Location
 
-#: The channel's name in sessions, inbox and logs.
+#: The platform's name in sessions, inbox and logs.
 PLATFORM = "slack"
 
 #: Takes the place of the thread in the session id if all direct messages with a user are one session.

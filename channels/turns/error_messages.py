@@ -44,7 +44,7 @@ class ErrorMessages:
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
         until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
-        admins = await self._admin_names(turn.newest_message.channel, say)
+        admins = await self._admin_names(turn.newest_message.platform, say)
         return f"{say(error.public, **error.facts)} {say(words.LIMIT_RESETS, day=until.isoformat(), who=admins)}"
 
     async def _admin_names(self, platform: str, say: MessageCatalog) -> str:

@@ -24,7 +24,7 @@ class ReplyLatency:
 
     def __init__(self, turn: Turn) -> None:
         self._sent_at = turn.newest_message.sent_at
-        self._channel = turn.newest_message.channel
+        self._platform = turn.newest_message.platform
         self._pending = ["placeholder", "first_text", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
     def record_shown(self, has_text: bool) -> None:
@@ -40,7 +40,7 @@ class ReplyLatency:
         if until in self._pending:
             self._pending.remove(until)
             seconds = max(0.0, time.time() - self._sent_at)
-            metrics.reply_delays.record(seconds, {"channel": self._channel, "stage": until})
+            metrics.reply_delays.record(seconds, {"platform": self._platform, "stage": until})
 
 
 @dataclass(slots=True)

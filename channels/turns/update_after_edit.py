@@ -78,7 +78,7 @@ class ReplyRerenderer:
         latest = await self._wait_until_ended(newest)
         if latest is None or latest.state != "done" or not latest.text:
             return
-        platform = self._platforms[latest.inbound.channel]
+        platform = self._platforms[latest.inbound.platform]
         surface = platform.create_surface(latest.inbound.address, turn_id=latest.origin)
         if tuple(await surface.find_message_ids(latest.message_ids)) != latest.message_ids:
             return

@@ -26,7 +26,8 @@ from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations
 from core.tools.adk_requests import CHOICE_TOOL, find_questions
 
-#: Names of calls that ask a person. The channel posts a message for each, so the reply shows no status line for them.
+#: Names of calls that ask a person. The platform adapter posts a message for each, so the reply shows no status line
+#: for them.
 _REQUEST_CALLS = frozenset({CONFIRMATION_CALL_NAME, INPUT_CALL, CHOICE_TOOL})
 
 #: Errors of answers without content, by their endings; of all others, it is `ProviderError`.

@@ -1,4 +1,4 @@
-"""Overview of workers, running turns, sessions and channels, for operators."""
+"""Overview of workers, running turns, sessions and platforms, for operators."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.conversations.turn_report import TurnReport, load_reports
 from core.store.database import Database
-from core.store.schema import channels, human_requests, inbox, sessions, turns, workers
+from core.store.schema import human_requests, inbox, platforms, sessions, turns, workers
 from core.turns.queries import is_active, is_message, is_waiting
 from core.usage.prices import Prices
 
@@ -70,7 +70,7 @@ class QueueOverview:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelOverview:
+class PlatformOverview:
     """State of a platform's adapter, or of one of its gateway shards.
 
     Attributes:
@@ -95,12 +95,12 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Workers, turns, queue, channels and failures at one moment, by the database's clock.
+    """Workers, turns, queue, platforms and failures at one moment, by the database's clock.
 
     Attributes:
         running: reports of the active turns, the newest first.
         undecided: the number of approvals and questions that wait for people.
-        channels: the adapters and their shards, by name.
+        platforms: the adapters and their shards, by name.
         failures: the failed turns of the last hour by cause, the most frequent cause first.
     """
 
@@ -109,12 +109,12 @@ class Overview:
     running: tuple[TurnReport, ...]
     queue: QueueOverview
     undecided: int
-    channels: tuple[ChannelOverview, ...]
+    platforms: tuple[PlatformOverview, ...]
     failures: tuple[FailureGroup, ...]
 
 
 async def get_overview(database: Database, prices: Prices) -> Overview:
-    """Return workers, active turns, queue, channels, and failures of the last hour."""
+    """Return workers, active turns, queue, platforms, and failures of the last hour."""
     async with database.read() as connection:
         now = float((await connection.execute(sa.select(database.now))).scalar_one())
         undecided = sa.select(sa.func.count()).where(human_requests.c.decision.is_(None))
@@ -125,7 +125,7 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
             running=tuple(await load_reports(connection, (await connection.execute(running)).all(), prices)),
             queue=await _get_queue(connection, now),
             undecided=(await connection.execute(undecided)).scalar_one(),
-            channels=await _list_channels(connection, now),
+            platforms=await _list_platforms(connection, now),
             failures=await _group_failures(connection, now - HOUR_SECONDS),
         )
 
@@ -185,10 +185,10 @@ async def _get_queue(connection: AsyncConnection, now: float) -> QueueOverview:
     return QueueOverview(count, session_count, now - oldest if oldest else 0.0, now - claimable if claimable else 0.0)
 
 
-async def _list_channels(connection: AsyncConnection, now: float) -> tuple[ChannelOverview, ...]:
-    rows = (await connection.execute(sa.select(channels).order_by(channels.c.name))).all()
+async def _list_platforms(connection: AsyncConnection, now: float) -> tuple[PlatformOverview, ...]:
+    rows = (await connection.execute(sa.select(platforms).order_by(platforms.c.name))).all()
     return tuple(
-        ChannelOverview(row.name, row.owner, None if row.watermark is None else now - row.watermark) for row in rows
+        PlatformOverview(row.name, row.owner, None if row.watermark is None else now - row.watermark) for row in rows
     )
 
 

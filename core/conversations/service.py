@@ -70,7 +70,7 @@ class LatestTurn:
     """Newest turn of a reply, with the data for rendering the reply again.
 
     Attributes:
-        origin: the id of the first turn of the reply; the channel adapter finds the messages of the reply by this id.
+        origin: the id of the first turn of the reply; the platform adapter finds the messages of the reply by this id.
         session_id: the id of the session.
         state: the state of the turn.
         text: the final text; None if there is none.

@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal
 
@@ -78,7 +78,9 @@ class InboxEntry:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as JSON: a delayed `stop` must not affect messages that were sent after it."""
-        return asdict(replace(self, until=self.message.sent_at))
+        entry = replace(self, until=self.message.sent_at)
+        data: dict[str, Any] = _ENTRY_ADAPTER.dump_python(entry, by_alias=True)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "InboxEntry":

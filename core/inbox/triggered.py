@@ -102,7 +102,7 @@ class TriggeredEntries:
                 self._wake.clear()
                 try:
                     for message, is_repeated in await self._claim(tuple(places), MAX_CONCURRENT - len(placing)):
-                        work = self._place(message, is_repeated, places[message.channel])
+                        work = self._place(message, is_repeated, places[message.platform])
                         task = asyncio.create_task(work, name=message.event_key)
                         placing.add(task)
                         task.add_done_callback(placing.discard)

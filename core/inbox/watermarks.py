@@ -1,4 +1,4 @@
-"""Watermarks: the time until which all messages of a channel are stored.
+"""Watermarks: the time until which all messages of a platform are stored.
 
 After a disconnection, the backfill fetches the messages since the watermark, at the places where people talk to the
 bot.
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from core.messages.inbox_message import InboxOutcome
 from core.store.database import Database
-from core.store.schema import channels, inbox, sessions
+from core.store.schema import inbox, platforms, sessions
 from core.store.upsert import insert_or_update
 
 #: The most event keys per query.
@@ -37,44 +37,44 @@ class ActivePlace:
 class Watermarks:
     """Watermarks in the table `channels`, and queries of the inbox for the backfill.
 
-    A channel is here an adapter (`slack`), or one of its gateway shards (`discord:0/2`).
+    A watermark has the name of a platform (`slack`), or of one of its gateway shards (`discord:0/2`).
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def get_watermark(self, channel: str) -> float | None:
-        """Return a channel's watermark; None for a new channel.
+    async def get_watermark(self, name: str) -> float | None:
+        """Return the watermark of a platform or shard; None for a new one.
 
-        A shard is named `ADAPTER:SHARD/COUNT`. It may have no watermark after the count of shards changed. The result
+        A shard is named `PLATFORM:SHARD/COUNT`. It may have no watermark after the count of shards changed. The result
         is then the earliest watermark of the shards with the count that was used last. Nothing is stored.
         """
-        adapter = channel.partition(":")[0]
-        known = sa.select(channels.c.name, channels.c.watermark).where(
-            (channels.c.name == adapter) | channels.c.name.startswith(f"{adapter}:", autoescape=True),
-            channels.c.watermark.is_not(None),
+        platform = name.partition(":")[0]
+        known = sa.select(platforms.c.name, platforms.c.watermark).where(
+            (platforms.c.name == platform) | platforms.c.name.startswith(f"{platform}:", autoescape=True),
+            platforms.c.watermark.is_not(None),
         )
         async with self._database.read() as connection:
             found: dict[str, float] = {row.name: row.watermark for row in await connection.execute(known)}
-        if channel in found or not found:
-            return found.get(channel)
+        if name in found or not found:
+            return found.get(name)
         divided = defaultdict[str, list[float]](list)
-        for name, received_at in found.items():
-            divided[name.rpartition("/")[2]].append(received_at)
+        for shard, received_at in found.items():
+            divided[shard.rpartition("/")[2]].append(received_at)
         return min(max(divided.values(), key=max))
 
-    async def save_watermark(self, channel: str, at: float) -> None:
-        """Store a channel's watermark; it replaces the former one, even a later one."""
+    async def save_watermark(self, name: str, at: float) -> None:
+        """Store the watermark of a platform or shard; it replaces the former one, even a later one."""
         async with self._database.write() as connection:
-            await insert_or_update(connection, channels, {"name": channel, "watermark": at})
+            await insert_or_update(connection, platforms, {"name": name, "watermark": at})
 
-    async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
+    async def list_active_places(self, platform: str, *, since: float, limit: int) -> list[ActivePlace]:
         """Return the `limit` places with the newest messages, newest first.
 
         A session is active if its newest message is not older than `since`. At most `limit` active sessions of all
         places together are returned, the newest ones.
         """
-        in_channel = sessions.c.id.startswith(f"{channel}:", autoescape=True)
+        is_of_platform = sessions.c.id.startswith(f"{platform}:", autoescape=True)
         newest = (
             sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at")).group_by(inbox.c.session).subquery()
         )
@@ -83,12 +83,14 @@ class Watermarks:
         places = (
             sa.select(sessions.c.user_id, sa.func.min(sessions.c.created_at).label("begun_at"))
             .select_from(joined)
-            .where(in_channel)
+            .where(is_of_platform)
             .group_by(sessions.c.user_id)
             .order_by(sa.func.max(last_message_at).desc())
         )
         active = (
-            sa.select(sessions.c.id, sessions.c.user_id).select_from(joined).where(in_channel, last_message_at >= since)
+            sa.select(sessions.c.id, sessions.c.user_id)
+            .select_from(joined)
+            .where(is_of_platform, last_message_at >= since)
         )
         ids: dict[str, list[str]] = {}
         async with self._database.read() as connection:

@@ -1,11 +1,11 @@
 """Inbox messages: user messages in one form for all platforms, with their files."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from core.messages.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location, clean_name
 from core.messages.trigger import Trigger
@@ -94,7 +94,7 @@ class InboxMessage:
     Attributes:
         event_key: a key that all deliveries of this message have, on every path, and no other message has.
         place: the id of the channel or person of the session; all sessions there have the same place. ADK's `user_id`.
-        channel: the name of the adapter that received the message, and shows the reply.
+        platform: the name of the platform whose adapter received the message, and shows the reply.
         address: the channel and thread in which the reply is shown, in the adapter's own format (JSON).
         author: the platform's id of the author; for a bot, `BOT_PREFIX` and the id.
         text: the text without the mention of the bot.
@@ -112,7 +112,7 @@ class InboxMessage:
     event_key: str
     session_id: str
     place: str
-    channel: str
+    platform: Annotated[str, Field(alias="channel")]  # the key in rows, since version 0.1.0
     address: Mapping[str, Any]
     author: str
     text: str
@@ -129,12 +129,12 @@ class InboxMessage:
     @property
     def actor_or_author(self) -> Actor:
         """The author with roles and workspaces, or without them if they are unknown."""
-        return self.actor or Actor(self.channel, self.author)
+        return self.actor or Actor(self.platform, self.author)
 
     @property
     def location_names(self) -> tuple[str, ...]:
         """The names of the location in rules of the settings: see `Location.get_names`."""
-        return self.location.get_names(self.channel)
+        return self.location.get_names(self.platform)
 
     @property
     def forwarded(self) -> list[Mapping[str, Any]]:
@@ -151,7 +151,8 @@ class InboxMessage:
         return self.author.startswith(BOT_PREFIX)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        data: dict[str, Any] = _MESSAGE_ADAPTER.dump_python(self, by_alias=True)
+        return data
 
     @classmethod
     def from_json(cls, data: Any) -> "InboxMessage":

@@ -13,10 +13,10 @@ _LAG_BOUNDARIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]
 
 _meter = metrics.get_meter("parley")
 
-#: By `channel`, `kind` and `state`: the turn's final state, or "handed back" if any worker may claim the turn again.
+#: By `platform`, `kind` and `state`: the turn's final state, or "handed back" if any worker may claim the turn again.
 ended_turns = _meter.create_counter("parley.turns", unit="{turn}", description="Turns that ended in this process")
 
-#: By `channel` and `stage`: "placeholder", "first_text" or "final".
+#: By `platform` and `stage`: "placeholder", "first_text" or "final".
 reply_delays = _meter.create_histogram(
     "parley.reply.delay",
     unit="s",
@@ -24,7 +24,7 @@ reply_delays = _meter.create_histogram(
     explicit_bucket_boundaries_advisory=_SECONDS_BOUNDARIES,
 )
 
-#: By `channel`, `method` and `outcome`: "ok", "limited" (too many calls), "refused", or "failed" (transient).
+#: By `platform`, `method` and `outcome`: "ok", "limited" (too many calls), "refused", or "failed" (transient).
 platform_calls = _meter.create_counter(
     "parley.platform.calls", unit="{call}", description="Calls of the platforms' APIs"
 )
@@ -61,7 +61,7 @@ oldest_message_age = _meter.create_gauge(
     "parley.messages.waiting.age", unit="s", description="Wait of the oldest message whose session has no running turn"
 )
 
-#: By `channel`: the headroom of the limit that is used most.
+#: By `platform`: the headroom of the limit that is used most.
 limit_headroom = _meter.create_gauge(
     "parley.platform.limit.headroom", unit="1", description="Unused fraction of the platform's most used rate limit"
 )

@@ -17,11 +17,11 @@ _tracer = trace.get_tracer("parley")
 
 
 class TurnContext(NamedTuple):
-    """The turn that an asyncio task runs, for log lines, with the channel adapter's name and `Turn.kind`."""
+    """The turn that an asyncio task runs, for log lines, with the platform adapter's name and `Turn.kind`."""
 
     turn: str
     session: str
-    channel: str
+    platform: str
     kind: str
 
 
@@ -39,7 +39,7 @@ def get_trace_id() -> str:
 
 
 @contextmanager
-def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[None]:
+def trace_turn(turn: str, session: str, platform: str, kind: str) -> Iterator[None]:
     """Open the OpenTelemetry span of a turn, and set the current turn for the block.
 
     Tasks that start in the block have the same current turn.
@@ -47,10 +47,10 @@ def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[Non
     attributes = {
         "parley.turn.id": turn,
         "parley.session": hash_id(session),
-        "parley.channel": channel,
+        "parley.platform": platform,
         "parley.kind": kind,
     }
-    token = _current.set(TurnContext(turn, session, channel, kind))
+    token = _current.set(TurnContext(turn, session, platform, kind))
     try:
         with _tracer.start_as_current_span(
             "parley.turn", attributes=attributes, record_exception=False, set_status_on_exception=False
@@ -69,7 +69,7 @@ def record_turn_end(state: str, error: str | None = None) -> None:
             exported.
     """
     if (run := get_current_turn()) is not None:
-        metrics.ended_turns.add(1, {"channel": run.channel, "kind": run.kind, "state": state})
+        metrics.ended_turns.add(1, {"platform": run.platform, "kind": run.kind, "state": state})
     span = trace.get_current_span()
     span.set_attribute("parley.outcome", state)
     if error is not None and state == "failed":

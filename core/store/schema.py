@@ -261,10 +261,10 @@ write_checks = sa.Table(
     sa.Column("written_at", sa.Double, nullable=False),
 )
 
-#: Channel adapters over all workers, or their shards. `owner`: the worker that is connected, where only one may be;
+#: Platforms over all workers, or their gateway shards. `owner`: the worker that is connected, where only one may be;
 #: `watermark`: the time until which all messages are stored; `next_identify_at`: when the next gateway session may
-#: begin.
-channels = sa.Table(
+#: begin. The table has its name from version 0.1.0.
+platforms = sa.Table(
     "channels",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),

@@ -58,7 +58,7 @@ SHARED_COLUMNS = ("id", "generation", "kind", "origin", "run", "model", "agent")
 #: The text in `turns.error` of an active turn whose stored rows cannot be parsed.
 DAMAGED = "its rows cannot be read"
 
-#: Seconds after which a waiting message may have got the "queued" reaction from the channel adapter.
+#: Seconds after which a waiting message may have got the "queued" reaction from the platform adapter.
 QUEUED_REACTION_SECONDS = 0.2
 
 #: The most messages that one turn answers.

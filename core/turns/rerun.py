@@ -59,7 +59,7 @@ async def create_rerun_message(
         return RerunDenial.EXPIRED
     if author is not None and author not in {message.author for message in answered}:
         return RerunDenial.NOT_OWNER
-    message = replace(answered[-1], event_key=f"{answered[-1].channel}:rerun:{turn_id}", sent_at=time.time())
+    message = replace(answered[-1], event_key=f"{answered[-1].platform}:rerun:{turn_id}", sent_at=time.time())
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:
         return RerunDenial.EXPIRED if has_ended else message
     continues_by_decision = kind == "retry" and await _has_approvals(connection, turn_id)

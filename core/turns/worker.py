@@ -209,7 +209,7 @@ class Worker:
         await run_every(CANCEL_CHECK_SECONDS, check, failure="the state of the running turns cannot be read")
 
     async def _run(self, turn: Turn, answer: TurnRunner) -> None:
-        with trace_turn(turn.id, turn.session_id, turn.newest_message.channel, turn.kind):
+        with trace_turn(turn.id, turn.session_id, turn.newest_message.platform, turn.kind):
             await self._run_here(turn, answer)
 
     async def _run_here(self, turn: Turn, answer: TurnRunner) -> None:

@@ -1,4 +1,4 @@
-"""Shard assignment: divides the gateway shards of a channel evenly among workers.
+"""Shard assignment: divides the gateway shards of a platform evenly among workers.
 
 Each shard has a row in `channels`, whose owner is the worker that connects the shard.
 """
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from core.errors import StoreError
 from core.observability.secret_redaction import format_error
 from core.store.database import Database
-from core.store.schema import channels, workers
+from core.store.schema import platforms, workers
 from core.store.upsert import insert_or_ignore
 from core.workers.lease import RELEASE_SECONDS, Lease
 
@@ -27,7 +27,7 @@ NO_SHARDS_SECONDS = 600.0
 
 
 class ShardAssignment:
-    """Division of a channel's gateway shards among the live workers.
+    """Division of a platform's gateway shards among the live workers.
 
     A worker becomes the owner of a shard when it writes its id into the shard's row. It stays the owner until it
     releases the shard or its lease ends. A worker that owns more than its quota disconnects the rest, and then releases
@@ -37,7 +37,7 @@ class ShardAssignment:
     A quota is an even share of the shards. The workers with the most shards get the remainder, one each.
 
     Args:
-        name: the name of the channel adapter.
+        name: the name of the platform adapter.
 
     Attributes:
         has_free_shard: whether a shard had no live owner when the owners were last read.
@@ -55,11 +55,11 @@ class ShardAssignment:
         return self._name if count == 1 else f"{self._name}:{shard}/{count}"
 
     async def get_shard_count(self) -> int | None:
-        """Return the number of shards into which live workers divide the channel.
+        """Return the number of shards into which live workers divide the platform.
 
         If they disagree, it is the highest number. None if no live worker owns a shard.
         """
-        held = sa.select(channels.c.name).where(self._is_ours(), ~self._lease.has_no_live_worker(channels.c.owner))
+        held = sa.select(platforms.c.name).where(self._is_ours(), ~self._lease.has_no_live_worker(platforms.c.owner))
         async with self._database.read() as connection:
             names = (await connection.execute(held)).scalars().all()
         counts = [int(name.rpartition("/")[2]) if "/" in name else 1 for name in names]
@@ -114,13 +114,13 @@ class ShardAssignment:
         Args:
             part: the group: a shard's number modulo Discord's `max_concurrency`.
         """
-        is_row = channels.c.name == self.row_name(part, count)
+        is_row = platforms.c.name == self.row_name(part, count)
         try:
             while True:
                 now = self._database.now
-                is_free = channels.c.next_identify_at.is_(None) | (channels.c.next_identify_at <= now)
+                is_free = platforms.c.next_identify_at.is_(None) | (platforms.c.next_identify_at <= now)
                 async with self._database.write() as connection:
-                    take = sa.update(channels).where(is_row, is_free).values(next_identify_at=now + seconds)
+                    take = sa.update(platforms).where(is_row, is_free).values(next_identify_at=now + seconds)
                     if (await connection.execute(take)).rowcount:
                         return
                 await asyncio.sleep(SLOT_SECONDS)
@@ -152,7 +152,7 @@ class ShardAssignment:
         """
         worker_id = self._lease.worker_id
         names = [self.row_name(shard, count) for shard in range(count)]
-        row = channels.c
+        row = platforms.c
         now = self._database.now
         # shards that this worker owned before a late renewal stay its own if nobody took them over
         is_free = self._lease.has_no_live_worker(row.owner) & row.owner.is_distinct_from(worker_id)
@@ -167,7 +167,7 @@ class ShardAssignment:
         if missing := [name for name in names if name not in leaders]:
             async with self._database.write() as connection:
                 for name in missing:
-                    await insert_or_ignore(connection, channels, {"name": name})
+                    await insert_or_ignore(connection, platforms, {"name": name})
         fit_workers = [worker for worker, is_fit in fitness if is_fit]
         return [leaders.get(name) for name in names], fit_workers or [worker for worker, _ in fitness]
 
@@ -176,9 +176,9 @@ class ShardAssignment:
         if shards:
             async with self._database.write() as connection:
                 for shard in shards:
-                    free = self._is_row_of([shard], count) & self._lease.has_no_live_worker(channels.c.owner)
+                    free = self._is_row_of([shard], count) & self._lease.has_no_live_worker(platforms.c.owner)
                     if (
-                        await connection.execute(sa.update(channels).where(free).values(owner=self._lease.worker_id))
+                        await connection.execute(sa.update(platforms).where(free).values(owner=self._lease.worker_id))
                     ).rowcount:
                         acquired.add(shard)
         return frozenset(acquired)
@@ -188,7 +188,7 @@ class ShardAssignment:
         try:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
                 await connection.execute(
-                    sa.update(channels).where(rows, channels.c.owner == worker_id).values(owner=None)
+                    sa.update(platforms).where(rows, platforms.c.owner == worker_id).values(owner=None)
                 )
                 if values:
                     await connection.execute(sa.update(workers).where(workers.c.id == worker_id).values(**values))
@@ -198,7 +198,7 @@ class ShardAssignment:
             )
 
     def _is_row_of(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
-        return channels.c.name.in_([self.row_name(shard, count) for shard in shards])
+        return platforms.c.name.in_([self.row_name(shard, count) for shard in shards])
 
     def _is_ours(self) -> sa.ColumnElement[bool]:
-        return (channels.c.name == self._name) | channels.c.name.startswith(f"{self._name}:", autoescape=True)
+        return (platforms.c.name == self._name) | platforms.c.name.startswith(f"{self._name}:", autoescape=True)

@@ -1,4 +1,4 @@
-"""Fixtures for all tests of the channel adapters."""
+"""Fixtures for all tests of the platform adapters."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -458,7 +458,7 @@ async def crash(*_: Any, **__: Any) -> None:
 async def test_a_turn_of_a_channel_that_is_no_longer_configured_is_ended(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, "never said", connect=False) as bot:
         await bot.worker.stop(1)
-        await bot.inbox.accept(replace(inbound(), channel="gone"))
+        await bot.inbox.accept(replace(inbound(), platform="gone"))
         (turn,) = await bot.turns.claim(1)
         await bot.answerer.answer(turn)
         assert (await get_outcome(bot)).error == "SurfaceError: the platform gone is not set up"

@@ -1,4 +1,4 @@
-"""Core services for a channel adapter in a test, with a scripted model."""
+"""Core services for a platform adapter in a test, with a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from google.adk.workflow import Workflow
 
 from channels.access import AccessPolicy, AccessRules
 from channels.answerer import Answerer
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.intake.context import ContextBuilder
 from channels.platform import Platform, Platforms
 from channels.requests.request_message import RequestMessages
@@ -97,7 +97,7 @@ class CoreParts:
     database: WatchedDatabase
     turns: TurnStore
     inbox: InboxStore
-    services: ChannelServices
+    services: PlatformServices
     watermarks: Watermarks
     shard_assignment: ShardAssignment
     answerer: Answerer
@@ -180,7 +180,7 @@ async def run_core(
         rerenderer = ReplyRerenderer(
             platforms, runtime, conversations, human_requests, settings=replies, background=background
         )
-        services = ChannelServices(
+        services = PlatformServices(
             inbox,
             conversations,
             FeedbackStore(database),

@@ -20,7 +20,7 @@ from chatrig.slack import SlackSimulator
 from core.messages.identity import DEFAULT_AGENT_NAME
 from core.sessions.lifecycle import new_session_row
 from core.store.database import Database
-from core.store.schema import channels, sessions
+from core.store.schema import platforms, sessions
 from tests.acceptance.platforms import BotConversation, BotMessage, Discord, DiscordBotConversation, Platform, Slack
 from tests.chaos import evidence, scenario, verdict
 from tests.chaos.crashing_process import LOG, PASSAGES, Crash
@@ -236,7 +236,7 @@ async def _insert_known_place(place: str, database: Database) -> None:
     """Insert a watermark and a session, so that a backfill reads this Discord channel."""
     async with database.write() as connection:
         await connection.execute(sa.insert(sessions).values(new_session_row(place, DEFAULT_AGENT_NAME, place)))
-        await connection.execute(sa.insert(channels).values(name="discord", watermark=time.time()))
+        await connection.execute(sa.insert(platforms).values(name="discord", watermark=time.time()))
 
 
 def _is_answered(platform: Platform, conversation: BotConversation) -> bool:

@@ -26,7 +26,7 @@ from bot.settings import Settings
 from bot.setup import SetupPlatform, probes
 from bot.setup.manifest_command import format_manifest
 from channels.commands.handlers import COMMAND_DESCRIPTIONS
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import api as discord_api
 from channels.discord.client.gateway import make_intents
@@ -52,9 +52,9 @@ from core import errors
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.overview import (
-    ChannelOverview,
     FailureGroup,
     Overview,
+    PlatformOverview,
     QueueOverview,
     SessionOverview,
     WorkerOverview,
@@ -170,7 +170,7 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
     records: dict[tuple[str, str], Any] = {
         ("status", "workers"): WorkerOverview,
         ("status", "queue"): QueueOverview,
-        ("status", "channels"): ChannelOverview,
+        ("status", "platforms"): PlatformOverview,
         ("status", "failures"): FailureGroup,
         ("status", "findings"): Diagnosis,
         ("sessions", ""): SessionOverview,
@@ -512,7 +512,7 @@ async def run_adapter(simulator: DiscordSimulator) -> AsyncIterator[RecordingInb
     interactions = EntryStore(database, Lease(database))
     refusals = DenialNoticeStore(database)
     inbox, background = cast(InboxStore, box), BackgroundTasks()
-    services = ChannelServices(
+    services = PlatformServices(
         inbox,
         nothing,
         nothing,

@@ -57,7 +57,7 @@ def trace_requests(
         response = end.response
         headers = end.response.headers
         if response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= MAX_WAIT_SECONDS:
-            metrics.platform_calls.add(1, {"channel": "discord", "method": end.method, "outcome": "limited"})
+            metrics.platform_calls.add(1, {"platform": "discord", "method": end.method, "outcome": "limited"})
         with suppress(KeyError, ValueError):
             remaining = headers["X-RateLimit-Remaining"]
             reset_after = headers["X-RateLimit-Reset-After"]

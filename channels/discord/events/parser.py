@@ -51,7 +51,7 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
         event_key=event_key(channel.id, message.id),
         session_id=session_id(guild, channel, message.author.id, settings.sessions),
         place=place_id(guild, channel),
-        channel=PLATFORM,
+        platform=PLATFORM,
         address={
             "channel": str(channel.id),
             "message": str(message.id),

@@ -17,7 +17,7 @@ import discord
 
 from channels.base import Priority
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandResult
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import NO_MENTIONS
@@ -72,7 +72,7 @@ class DiscordIntakeHandler(IntakeHandler):
     def __init__(
         self,
         platform: DiscordPlatform,
-        services: ChannelServices,
+        services: PlatformServices,
         work: BackgroundTasks,
         *,
         syntax: CommandSyntax,
@@ -267,7 +267,7 @@ class DiscordIntakeHandler(IntakeHandler):
             event_key=f"{PLATFORM}:{channel_id}:command:{interaction.id}",
             session_id=session,
             place=place,
-            channel=PLATFORM,
+            platform=PLATFORM,
             address=address,
             author=str(user.id),
             text="",

@@ -55,7 +55,7 @@ def parse_message(
         event_key=event_key(team, channel, ts),
         session_id=session_id(team, channel, root, dm_sessions),
         place=place_id(team, channel),
-        channel=PLATFORM,
+        platform=PLATFORM,
         address={
             "team": team,
             "channel": channel,
@@ -164,7 +164,7 @@ def parse_change(
         event_key=f"{key}:{'deletion' if text is None else at}",
         session_id=session_id(team, channel, str(before.get("thread_ts") or ts), dm_sessions),
         place=place_id(team, channel),
-        channel=PLATFORM,
+        platform=PLATFORM,
         address={},
         author=str(before.get("user") or ""),
         text="",

@@ -15,7 +15,7 @@ from typing import Any
 from slack_bolt.async_app import AsyncAck
 
 from channels.commands.handlers import CommandResult
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.intake.context import about_reference
 from channels.intake.handler import IntakeHandler, Retract
@@ -50,7 +50,7 @@ class SlackIntakeHandler(IntakeHandler):
     must_refuse = False
     _platform: SlackPlatform
 
-    def __init__(self, platform: SlackPlatform, services: ChannelServices, identities: SlackIdentityResolver) -> None:
+    def __init__(self, platform: SlackPlatform, services: PlatformServices, identities: SlackIdentityResolver) -> None:
         syntax = make_command_syntax(platform.settings.command_prefix)
         super().__init__(platform, services, platform.queued_reactions, syntax=syntax, cipher=platform.cipher)
         self._bot_loop_limit = platform.settings.bot_loop_limit

@@ -87,7 +87,7 @@ class ResponseTarget:
             event_key=f"{PLATFORM}:{self.team}:{self.channel}:command:{self.key}",
             session_id=session,
             place=self.place,
-            channel=PLATFORM,
+            platform=PLATFORM,
             address={"team": self.team, "channel": self.channel, "thread_ts": root, "ts": root},
             author=self.user,
             text="",

@@ -80,7 +80,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     status = await operator.run_json("status")
     assert status["is_well"]
     assert [worker["is_alive"] for worker in status["workers"]] == [True]
-    assert {channel["name"] for channel in status["channels"]} <= {"slack", "discord"}
+    assert {platform["name"] for platform in status["platforms"]} <= {"slack", "discord"}
     code, output = await operator.run("status")
     assert (code, output.splitlines()[-1]) == (0, "No problems.")
     account = await operator.run_json(f"why {turn['id'][:7]}")

@@ -95,15 +95,13 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
         await wait_for_turns(program, 2)
 
         _, metrics = await fetch(program, "/metrics")
-        for channel in ("slack", "discord"):
-            assert f'parley_turns_total{{channel="{channel}",kind="message",state="done"}} 1.0' in metrics
+        for name in ("slack", "discord"):
+            assert f'parley_turns_total{{kind="message",platform="{name}",state="done"}} 1.0' in metrics
             for stage in ("placeholder", "first_text", "final"):
-                assert f'parley_reply_delay_seconds_count{{channel="{channel}",stage="{stage}"}} 1.0' in metrics
-            assert re.search(
-                rf'parley_platform_calls_total{{channel="{channel}",method=".+",outcome="ok"}} \d', metrics
-            )
-            assert re.search(rf'channel="{channel}",method=".+",outcome="limited"}} 1.0', metrics)
-            assert f'parley_platform_limit_headroom{{channel="{channel}"}} ' in metrics
+                assert f'parley_reply_delay_seconds_count{{platform="{name}",stage="{stage}"}} 1.0' in metrics
+            assert re.search(rf'parley_platform_calls_total{{method=".+",outcome="ok",platform="{name}"}} \d', metrics)
+            assert re.search(rf'method=".+",outcome="limited",platform="{name}"}} 1.0', metrics)
+            assert f'parley_platform_limit_headroom{{platform="{name}"}} ' in metrics
         assert 'parley_model_calls_total{model="openai/scripted",outcome="ok"} 2.0' in metrics
         assert 'parley_model_tokens_total{kind="input",model="openai/scripted"} ' in metrics
         await wait_for_metrics(program, 'parley_model_cost_total{model="openai/scripted"} 0.02')
@@ -123,7 +121,7 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
             while "parley_loop_lag_seconds_bucket" not in (await fetch(program, "/metrics"))[1]:  # noqa: ASYNC110 - as a scraper does
                 await asyncio.sleep(0.5)
         assert {attributes(turn)["parley.outcome"] for turn in turns} == {"done"}
-        assert {attributes(turn)["parley.channel"] for turn in turns} == {"slack", "discord"}
+        assert {attributes(turn)["parley.platform"] for turn in turns} == {"slack", "discord"}
         spans = {span.span_id: span for span in collector.spans}
         for own in ("invoke_agent", "generate_content"):  # spans of ADK within the spans of the turns
             (*_, last) = [span for span in spans.values() if own in span.name or "call_llm" in span.name]
@@ -138,7 +136,7 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
         platform = bot.platforms[0]
         bot.answer = lambda _request: Fail(400, "no")
         await places[platform].say("and that?")
-        failed = 'parley_turns_total{channel="slack",kind="message",state="failed"} 1.0'
+        failed = 'parley_turns_total{kind="message",platform="slack",state="failed"} 1.0'
         await wait_for_metrics(program, failed, 'outcome="ProviderRequestError"} 1.0')
 
         bot.answer = lambda _request: [Say("Beginning"), Pause(60.0)]

@@ -15,7 +15,7 @@ from bot import app
 from bot.monitoring import health
 from bot.monitoring.health import HealthMonitor
 from bot.settings import Settings
-from channels.discord import adapter as discord_channel
+from channels.discord import adapter as discord_adapter
 from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import gateway
 from channels.intake import backfill as gaps
@@ -28,7 +28,7 @@ from chatrig.slack import SlackSimulator
 from core.errors import ConnectionLostError, StoreError
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.store.schema import channels, workers
+from core.store.schema import platforms, workers
 from core.workers import shard_assignment
 from tests.channels.discord import conftest as discord
 from tests.channels.discord.conftest import clean_discord_library
@@ -199,13 +199,13 @@ async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(discord_adapter, "CONNECT_TIMEOUT_SECONDS", 0.5)
     async with DiscordSimulator() as server, discord.run_bot(server, tmp_path, echo, connect=False) as bot:
         async with bot.database.write() as connection:
             await connection.execute(
                 sa.insert(workers).values(id="other", lease_expires_at=float("inf"), rate_limit_usage={})
             )
-            await connection.execute(sa.insert(channels).values(name="discord", owner="other"))
+            await connection.execute(sa.insert(platforms).values(name="discord", owner="other"))
         await bot.adapter.start()
         found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=1.0)
         watching = asyncio.create_task(found.watch([bot.adapter], bot.database))

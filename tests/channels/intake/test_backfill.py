@@ -167,8 +167,8 @@ async def test_the_watermark_is_stored_on_change_and_not_before_the_first_event(
 ) -> None:
     notes, keep = list[float](), Watermarks.save_watermark
 
-    async def count_saves(self: Watermarks, channel: str, at: float) -> None:
-        await keep(self, channel, at)
+    async def count_saves(self: Watermarks, name: str, at: float) -> None:
+        await keep(self, name, at)
         notes.append(at)
 
     monkeypatch.setattr(Watermarks, "save_watermark", count_saves)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from channels.access import AccessPolicy
 from channels.base import File
 from channels.commands.handlers import CommandResult
-from channels.commands.services import ChannelServices
+from channels.commands.services import PlatformServices
 from channels.commands.syntax import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
@@ -83,7 +83,7 @@ class IntakeRecorder:
     def create_intake(self, follow: ReplyWithoutMention = "author") -> None:
         background = BackgroundTasks()
         human_requests = HumanRequestService(self.database, self.turns, self.worker)
-        services = ChannelServices(
+        services = PlatformServices(
             self.inbox,
             self.conversations,
             FeedbackStore(self.database),
@@ -188,7 +188,7 @@ class RecordingIntake(IntakeHandler):
 
     must_refuse = False
 
-    def __init__(self, recorder: IntakeRecorder, services: ChannelServices) -> None:
+    def __init__(self, recorder: IntakeRecorder, services: PlatformServices) -> None:
         platform = cast(Platform, RecordingPlatform(recorder))
         super().__init__(platform, services, recorder.queued_reactions, syntax=SYNTAX, cipher=Cipher("secret"))
         self._recorder = recorder

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
-from channels.slack import adapter as channel_module
+from channels.slack import adapter as adapter_module
 from chatrig.models import Pause, Say
 from chatrig.slack import SlackSimulator
 from core.errors import SettingsError, StoreError
@@ -106,7 +106,7 @@ async def test_a_lost_socket_reconnects_and_loses_no_message(slack: SlackSimulat
 async def test_a_socket_that_cannot_be_opened_ends_the_start_with_an_error(
     slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(adapter_module, "CONNECT_TIMEOUT_SECONDS", 0.2)
     slack.faults.refuse_handshakes(100)
     async with run_bot(slack, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="no socket could be opened within"):

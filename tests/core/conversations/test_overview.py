@@ -1,4 +1,4 @@
-"""Operators' overview of workers, turns, sessions and channels, with remedies."""
+"""Operators' overview of workers, turns, sessions and platforms, with remedies."""
 
 import time
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bot.monitoring.diagnostics import SILENT_CHANNEL_SECONDS, Diagnosis, find_problems
+from bot.monitoring.diagnostics import SILENT_PLATFORM_SECONDS, Diagnosis, find_problems
 from core.conversations.overview import get_overview, list_sessions
 from core.conversations.turn_report import TurnReports
 from core.inbox.store import InboxStore
-from core.store.schema import channels, human_requests, messages
+from core.store.schema import human_requests, messages, platforms
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.turn_states import EndState
@@ -75,10 +75,10 @@ async def test_each_problem_is_listed_with_a_remedy(
     assert [finding.kind for finding in await list_problems(database)] == ["stuck"]
     await run(database, sa.update(turns_table).where(row).values(created_at=time.time(), owner=turns.worker_id))
 
-    await run(database, sa.insert(channels).values(name="slack", watermark=time.time() - SILENT_CHANNEL_SECONDS - 60))
-    await run(database, sa.insert(channels).values(name="console", watermark=1.0))
+    await run(database, sa.insert(platforms).values(name="slack", watermark=time.time() - SILENT_PLATFORM_SECONDS - 60))
+    await run(database, sa.insert(platforms).values(name="console", watermark=1.0))
     assert [(finding.kind, finding.subject) for finding in await list_problems(database)] == [("disconnected", "slack")]
-    await run(database, sa.delete(channels))
+    await run(database, sa.delete(platforms))
 
     await turns.end(turn, "failed", error="ProviderAuthError: openai says 401")
     (finding,) = await list_problems(database)

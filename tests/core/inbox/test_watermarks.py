@@ -11,7 +11,7 @@ from tests.fixtures.inbox_messages import inbound
 DAY_SECONDS = 86_400.0
 
 
-async def test_each_channel_has_its_own_watermark(database: Database) -> None:
+async def test_each_platform_has_its_own_watermark(database: Database) -> None:
     places = Watermarks(database)
     assert await places.get_watermark("slack") is None
     await places.save_watermark("slack", 10.5)

@@ -14,7 +14,7 @@ inbounds = st.builds(
     event_key=names,
     session_id=names,
     place=names,
-    channel=names,
+    platform=names,
     address=addresses,
     author=names,
     text=names,
@@ -26,6 +26,11 @@ inbounds = st.builds(
 @given(inbounds)
 def test_a_message_survives_json(inbound: InboxMessage) -> None:
     assert InboxMessage.from_json(json.loads(json.dumps(inbound.to_json()))) == inbound
+
+
+@given(inbounds)
+def test_a_stored_message_has_the_keys_of_version_0_1_0(inbound: InboxMessage) -> None:
+    assert inbound.to_json()["channel"] == inbound.platform
 
 
 @given(st.text())

@@ -4,7 +4,7 @@ from pathlib import Path
 import discord
 import pytest
 
-from channels.discord import adapter as channel_module
+from channels.discord import adapter as adapter_module
 from channels.discord.client import gateway
 from channels.discord.client.auth import LoginReport, log_in
 from channels.discord.settings import DiscordSettings
@@ -52,7 +52,7 @@ async def test_an_error_while_connecting_is_retried(server: DiscordSimulator, tm
 async def test_an_unreachable_gateway_ends_the_start_with_a_line(
     server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(adapter_module, "CONNECT_TIMEOUT_SECONDS", 0.3)
     server.faults.refuse_handshakes(1000)
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="DISCORD_API_URL: no connection to the gateway could be made within"):

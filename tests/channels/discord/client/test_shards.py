@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from channels.discord import adapter as channel_module
+from channels.discord import adapter as adapter_module
 from channels.discord.client import gateway, shards
 from channels.discord.client.gateway import GatewayClient
 from chatrig.discord import DiscordSimulator
@@ -19,7 +19,7 @@ from tests.channels.wiring import echo
 async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
     server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel_module, "IDENTIFY_INTERVAL_SECONDS", 0.5)
+    monkeypatch.setattr(adapter_module, "IDENTIFY_INTERVAL_SECONDS", 0.5)
     server.recommend_shards(3)
     async with run_bot(server, tmp_path, echo) as bot:
         sessions = sorted(server.sessions, key=lambda session: session.started_at)
@@ -80,7 +80,7 @@ async def test_no_shard_starts_a_session_that_would_leave_none_for_another(
     server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("chatrig.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1)
-    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(adapter_module, "CONNECT_TIMEOUT_SECONDS", 0.5)
     async with run_bot(server, tmp_path, echo, connect=False, shards=2) as bot:
         with pytest.raises(SettingsError, match="no connection to the gateway"):
             await bot.adapter.start()
