@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from channels.commands.handlers import ARGUMENT_PLACEHOLDERS, COMMAND_DESCRIPTIONS
+from channels.commands.syntax import CommandName, CommandSyntax
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import REDIRECT_PATH
@@ -54,16 +55,22 @@ def manifest(
         oauth_address: the public URL of the same server for OAuth in several workspaces; empty for one workspace.
     """
     url = f"{address}{EVENTS_PATH}" if address else ""
+    agent_view: dict[str, Any] = {"agent_description": APP_DESCRIPTION}
+    if prompts:
+        agent_view["suggested_prompts"] = [{"title": prompt, "message": prompt} for prompt in prompts]
+    oauth: dict[str, Any] = {"scopes": {"bot": sorted(SCOPES | OPTIONAL_SCOPES)}}
+    if oauth_address:
+        oauth["redirect_urls"] = [f"{oauth_address}{REDIRECT_PATH}"]
+    subscriptions: dict[str, Any] = {"bot_events": sorted(EVENTS)}
+    interactivity: dict[str, Any] = {"is_enabled": True}
+    if url:
+        subscriptions["request_url"] = url
+        interactivity["request_url"] = url
     syntax = make_command_syntax(command_prefix)
-    redirect = {"redirect_urls": [f"{oauth_address}{REDIRECT_PATH}"]} if oauth_address else {}
-    suggested_prompts = [{"title": prompt, "message": prompt} for prompt in prompts]
     return {
         "display_information": {"name": APP_NAME, "description": APP_DESCRIPTION},
         "features": {
-            "agent_view": {
-                "agent_description": APP_DESCRIPTION,
-                **({"suggested_prompts": suggested_prompts} if suggested_prompts else {}),
-            },
+            "agent_view": agent_view,
             "app_home": {
                 "home_tab_enabled": False,
                 "messages_tab_enabled": True,
@@ -74,23 +81,28 @@ def manifest(
                 {"name": name, "type": "message", "callback_id": id_, "description": SHORTCUT_DESCRIPTIONS[id_]}
                 for id_, name in SHORTCUTS.items()
             ],
-            "slash_commands": [
-                {
-                    "command": syntax.format_slash_command(name),
-                    "description": f"{COMMAND_DESCRIPTIONS[name][0].upper()}{COMMAND_DESCRIPTIONS[name][1:]}",
-                    **({"usage_hint": f"[{ARGUMENT_PLACEHOLDERS[name]}]"} if name in ARGUMENT_PLACEHOLDERS else {}),
-                    "should_escape": False,
-                    **({"url": url} if url else {}),
-                }
-                for name in SLASH_COMMANDS.values()
-            ],
+            "slash_commands": [_slash_command(name, syntax, url) for name in SLASH_COMMANDS.values()],
         },
-        "oauth_config": {"scopes": {"bot": sorted(SCOPES | OPTIONAL_SCOPES)}, **redirect},
+        "oauth_config": oauth,
         "settings": {
-            "event_subscriptions": {"bot_events": sorted(EVENTS), **({"request_url": url} if url else {})},
-            "interactivity": {"is_enabled": True, **({"request_url": url} if url else {})},
+            "event_subscriptions": subscriptions,
+            "interactivity": interactivity,
             "org_deploy_enabled": False,
             "socket_mode_enabled": not url,
             "token_rotation_enabled": False,
         },
     }
+
+
+def _slash_command(name: CommandName, syntax: CommandSyntax, url: str) -> dict[str, Any]:
+    description = COMMAND_DESCRIPTIONS[name]
+    command: dict[str, Any] = {
+        "command": syntax.format_slash_command(name),
+        "description": f"{description[0].upper()}{description[1:]}",
+    }
+    if placeholder := ARGUMENT_PLACEHOLDERS.get(name):
+        command["usage_hint"] = f"[{placeholder}]"
+    command["should_escape"] = False
+    if url:
+        command["url"] = url
+    return command

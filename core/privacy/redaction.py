@@ -390,7 +390,9 @@ def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> 
         return part.model_copy(update={"function_call": call.model_copy(update={"args": args}), **unsigned})
     if result := part.function_response:
         response = {"deleted": True} if is_theirs else redaction.redact_json(result.response)
-        update = {"response": response, **({"parts": None} if is_theirs else {})}
+        update = {"response": response}
+        if is_theirs:
+            update["parts"] = None
         return part.model_copy(update={"function_response": result.model_copy(update=update), **unsigned})
     return part
 

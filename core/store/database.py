@@ -61,10 +61,7 @@ class Database:
         options = engine_options(address, connections=connections)
         self.engine = create_async_engine(address, json_deserializer=_read_json, **options)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        # without a transaction, a statement on PostgreSQL takes one round trip instead of three
-        self._autocommit = self.engine.execution_options(
-            autocommit=True, **({} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"})
-        )
+        self._autocommit = self.engine.execution_options(autocommit=True)
         self._write_lock = asyncio.Lock() if self.is_sqlite else nullcontext()
         self._is_closed = False
         if self.is_sqlite:
@@ -74,6 +71,8 @@ class Database:
             sa.event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(self.engine.sync_engine, "begin", _begin_immediate)
         else:
+            # without a transaction, a statement on PostgreSQL takes one round trip instead of three
+            self._autocommit = self._autocommit.execution_options(isolation_level="AUTOCOMMIT")
             sa.event.listen(self.engine.sync_engine, "checkout", _refuse_closed)
 
     @property

@@ -47,19 +47,21 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
     if not (guild is None or is_mention(message, bot)) and content.is_empty:  # the message content intent is missing
         return None
     references = (*_parse_references(message, content), *parse_thread(channel, bot))
+    address = {
+        "channel": str(channel.id),
+        "message": str(message.id),
+        "speaker": message.author.display_name,
+        "author": str(message.author.id),
+        "locale": _get_guild_locale(message.guild),
+    }
+    if guild:
+        address["guild"] = str(guild)
     inbound = InboxMessage(
         event_key=event_key(channel.id, message.id),
         session_id=session_id(guild, channel, message.author.id, settings.sessions),
         place=place_id(guild, channel),
         platform=PLATFORM,
-        address={
-            "channel": str(channel.id),
-            "message": str(message.id),
-            "speaker": message.author.display_name,
-            "author": str(message.author.id),
-            "locale": _get_guild_locale(message.guild),
-            **({"guild": str(guild)} if guild else {}),
-        },
+        address=address,
         author=str(message.author.id),
         text=_format_text(content, message, bot),
         sent_at=snowflake_time(message.id),

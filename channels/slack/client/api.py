@@ -151,7 +151,7 @@ class SlackApi:
         messages = list[ApiObject]()
         cursor = ""
         for _ in range(max_pages):
-            page_arguments = {**arguments, **({"cursor": cursor} if cursor else {})}
+            page_arguments = {**arguments, "cursor": cursor or None}  # slack_sdk leaves None out of a query
             try:
                 page = await self.call(method, page_arguments, limiter, priority=priority, reads=True) or {}
             except RateLimitDeadlineError:
@@ -174,7 +174,7 @@ class SlackApi:
             form = {
                 "filename": file.name,
                 "length": len(file.data),
-                **({"alt_txt": file.alt[:_ALT_TEXT_SIZE]} if file.alt else {}),
+                "alt_txt": file.alt[:_ALT_TEXT_SIZE] or None,  # slack_sdk leaves None out of a form
             }
             created = await self._send("files.getUploadURLExternal", {"data": form})
             await self._post(str(created["upload_url"]), data=file.data)

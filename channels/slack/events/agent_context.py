@@ -54,10 +54,11 @@ class AgentContextStore:
         token = event.get("action_token") or (event.get("assistant_thread") or {}).get("action_token")
         user = str(message.address["team"]), message.author
         entities = self._entities.get(user) if message.location.is_direct else ()
-        context = {
-            **({"action_token": self._cipher.encrypt(str(token))} if token else {}),
-            **({"entities": list(entities)} if entities else {}),
-        }
+        context = dict[str, Any]()
+        if token:
+            context["action_token"] = self._cipher.encrypt(str(token))
+        if entities:
+            context["entities"] = list(entities)
         if not context:
             return incoming
         return replace(incoming, inbound=replace(message, address={**message.address, _KEY: context}))

@@ -104,14 +104,9 @@ class MessageContent:
 
     def to_reference(self) -> dict[str, Any]:
         """Return this forwarded message for `InboxMessage.references`, as JSON."""
+        reference = {"author": self.author, "name": self.name, "text": self.quotable_text, "ts": self.ts}
         files = [asdict(file) for file in self.all_files]
-        return {
-            "author": self.author,
-            "name": self.name,
-            "text": self.quotable_text,
-            "ts": self.ts,
-            **({"files": files} if files else {}),
-        }
+        return {**reference, "files": files} if files else reference
 
     @classmethod
     def from_reference(cls, part: Mapping[str, Any]) -> "MessageContent":

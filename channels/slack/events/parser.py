@@ -50,23 +50,25 @@ def parse_message(
     root = event.get("thread_ts") or ("" if is_direct(channel) and dm_sessions == "single" else ts)
     home_team = str(event.get("user_team") or event.get("team") or team)
     text = remove_mention(content.text, bot_user_id)
-    title = make_title(text)
+    address = {
+        "team": team,
+        "channel": channel,
+        "thread_ts": root,
+        "ts": ts,
+        "user": str(event.get("user") or ""),
+        "user_team": home_team,
+        "bot": bot_user_id,
+    }
+    if title := make_title(text):
+        address["title"] = title
+    if content.is_bot:
+        address["name"] = content.name
     inbound = InboxMessage(
         event_key=event_key(team, channel, ts),
         session_id=session_id(team, channel, root, dm_sessions),
         place=place_id(team, channel),
         platform=PLATFORM,
-        address={
-            "team": team,
-            "channel": channel,
-            "thread_ts": root,
-            "ts": ts,
-            "user": str(event.get("user") or ""),
-            "user_team": home_team,
-            "bot": bot_user_id,
-            **({"title": title} if title else {}),
-            **({"name": content.name} if content.is_bot else {}),
-        },
+        address=address,
         author=content.author,
         text=storable_text(text),
         sent_at=float(ts),

@@ -99,23 +99,20 @@ def _input_block(
     if has_menu:
         element = _select(field, entries, say)
     else:
-        text = preset_text(field, entries)
-        element = {
-            "type": "plain_text_input",
-            "multiline": not is_single_line(field),
-            "max_length": MAX_ENTRY,
-            **({"initial_value": text} if text else {}),
-        }
+        element = {"type": "plain_text_input", "multiline": not is_single_line(field), "max_length": MAX_ENTRY}
+        if text := preset_text(field, entries):
+            element["initial_value"] = text
         hints += text_field_notes(field, say)
-    hint = " ".join(filter(None, hints))
-    return {
+    block = {
         "type": "input",
         "block_id": f"{FIELD_PREFIX}{position}",
         "label": _plain_text(label[:_MAX_HINT]),
         "optional": not field.is_required,
         "element": {**element, "action_id": f"{FIELD_PREFIX}{position}"},
-        **({"hint": _plain_text(hint[:_MAX_HINT])} if hint else {}),
     }
+    if hint := " ".join(filter(None, hints)):
+        block["hint"] = _plain_text(hint[:_MAX_HINT])
+    return block
 
 
 def _select(field: FormField, entries: Entries, say: MessageCatalog) -> dict[str, Any]:
@@ -125,16 +122,17 @@ def _select(field: FormField, entries: Entries, say: MessageCatalog) -> dict[str
         for i in range(len(field.options))
     ]
     chosen = [option for option in options if option["value"] in ([preset] if isinstance(preset, str) else preset)]
-    placeholder = {"placeholder": _plain_text(say(words.CHOOSE)[:_MAX_PLACEHOLDER])}
-    if field.kind == "choices":
-        initial = {"initial_options": chosen} if chosen else {}
-        return {"type": "multi_static_select", "options": options, **placeholder, **initial}
-    return {
-        "type": "static_select",
+    is_multiple = field.kind == "choices"
+    element: dict[str, Any] = {
+        "type": "multi_static_select" if is_multiple else "static_select",
         "options": options,
-        **placeholder,
-        **({"initial_option": chosen[0]} if chosen else {}),
+        "placeholder": _plain_text(say(words.CHOOSE)[:_MAX_PLACEHOLDER]),
     }
+    if chosen and is_multiple:
+        element["initial_options"] = chosen
+    elif chosen:
+        element["initial_option"] = chosen[0]
+    return element
 
 
 def _plain_text(text: str) -> dict[str, str]:

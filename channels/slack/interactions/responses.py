@@ -121,12 +121,9 @@ class PrivateResponder:
 
         Without a thread, it is posted in the channel. Slack refuses it if the bot is no member of the channel.
         """
-        message = {
-            "channel": target.channel,
-            "user": target.user,
-            **message_content(text, buttons),
-            **({"thread_ts": target.thread_ts} if target.thread_ts else {}),
-        }
+        message = {"channel": target.channel, "user": target.user, **message_content(text, buttons)}
+        if target.thread_ts:
+            message["thread_ts"] = target.thread_ts
         api = self._api.for_team(target.team)
         await api.call("chat.postEphemeral", message, api.get_limiter(("chat.postEphemeral", target.team), TIER_4))
 

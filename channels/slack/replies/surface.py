@@ -223,7 +223,7 @@ class SlackSurface(Surface):
             {
                 "files": json.dumps([{"id": file_id, "title": file.name}]),
                 "channel_id": self._thread.channel,
-                **({"thread_ts": self._thread.ts} if self._thread.ts else {}),
+                "thread_ts": self._thread.ts or None,  # slack_sdk leaves None out of a form
             },
             self._api.get_limiter(("files.completeUploadExternal", self._thread.team), TIER_4),
             priority=Priority.FINAL,

@@ -88,7 +88,8 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
     is_html = response.content_type.startswith(_HTML_TYPES)
     text, is_whole = await _convert(body, response.charset or "utf-8", is_html=is_html)
     is_cut = not is_whole or len(body) == MAX_BYTES or len(text) > MAX_CHARACTERS
-    return {"url": url, "text": text[:MAX_CHARACTERS], **({"cut": True} if is_cut else {})}
+    page = {"url": url, "text": text[:MAX_CHARACTERS]}
+    return {**page, "cut": True} if is_cut else page
 
 
 async def _convert(body: bytes, charset: str, *, is_html: bool) -> tuple[str, bool]:
