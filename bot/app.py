@@ -12,7 +12,7 @@ from bot.monitoring import trace_export as traces
 from bot.monitoring.health import HealthMonitor
 from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
-from bot.settings import NO_TOKENS, Settings, find_misspelt_settings
+from bot.settings import NO_TOKENS, Settings, find_unknown_settings
 from channels.answerer import Answerer
 from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
@@ -100,8 +100,8 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
     It sets `ending` when the shutdown begins.
     """
     raise_open_files_limit()
-    for misspelt in find_misspelt_settings():
-        log.warning("%s", misspelt)
+    for unknown in find_unknown_settings():
+        log.warning("%s", unknown)
     health = HealthMonitor()
     routes = [*make_probe_routes(health)]
     async with traces.export_traces(), AsyncExitStack() as stack:
@@ -209,7 +209,6 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             spending_limiter,
             wake=worker.wake,
             budget=settings.history_max_tokens if settings.summaries else None,
-            turn_limit=settings.history_max_turns,
         )
         stack.push_async_callback(compaction.aclose)
         request_messages = RequestMessages(platforms, human_requests, background)

@@ -101,7 +101,6 @@ def _make_runtime(
         database,
         counter,
         budget=settings.history_max_tokens,
-        turns=settings.history_max_turns,
         agent=root,
         home_app=agent_set.agents.default,
     )

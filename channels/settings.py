@@ -4,8 +4,14 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-#: Default for the messages of a reply; a longer text goes into a file.
+#: Most messages of a reply; a longer text goes into a file.
 MAX_MESSAGES = 5
+
+#: Most files of a message that the model reads.
+MAX_FILES = 5
+
+#: Most messages that a backfill answers.
+MAX_BACKFILL_MESSAGES = 100
 
 #: Default for the tokens of other people's messages that a turn may have.
 CONTEXT_MAX_TOKENS = 4_000
@@ -24,7 +30,7 @@ class AttachmentLimits:
     """
 
     max_bytes: int = 10 * 2**20
-    max_files: int = 5
+    max_files: int = MAX_FILES
     seconds: float = 20.0
 
 
@@ -56,4 +62,4 @@ class BackfillLimits:
     """
 
     hours: float = 24.0
-    messages: int = 100
+    messages: int = MAX_BACKFILL_MESSAGES

@@ -208,7 +208,6 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
             "OPENAI_BASE_URL": model.base_url,
             "DATABASE_URL": url,
             "DATABASE_POOL_SIZE": "5",
-            "ALLOW_EPHEMERAL_DATABASE": "1",
             "SHUTDOWN_TIMEOUT_SECONDS": f"{20 / config.speed:g}",
             "DATA_DIR": str(ROOT / ".parley"),
             "PYTHONPATH": str(ROOT),

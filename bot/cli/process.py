@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot import output as tables
 from bot.monitoring import logs
-from bot.settings import Settings, find_misspelt_settings
+from bot.settings import Settings, find_unknown_settings
 from core.agents.config import find_agent_folder
 from core.errors import ParleyError, SettingsError, ShutdownTimeoutError
 
@@ -36,8 +36,8 @@ def run_simulator(settings: Settings, *, terminal: bool = False, is_tour: bool =
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
-    for misspelt in find_misspelt_settings():
-        tables.print_lines(f"note: {misspelt}")
+    for unknown in find_unknown_settings():
+        tables.print_lines(f"note: {unknown}")
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or simulator.has_piped_input()
     work = partial(

@@ -35,7 +35,6 @@ RENAMED_SETTINGS = {
     "SLACK_DM": "SLACK_DM_SESSIONS",
     "SUGGESTED_PROMPTS": "SLACK_SUGGESTED_PROMPTS",
     "ANSWER_BOTS": "SLACK_ALLOW_BOTS",
-    "BOT_LOOP_LIMIT": "SLACK_BOT_LOOP_LIMIT",
     "DISCORD_GUILDS": "DISCORD_GUILD_IDS",
     "DISCORD_FREE_CHANNELS": "DISCORD_FREE_CHANNEL_IDS",
     "DISCORD_SILENT": "DISCORD_SILENT_MESSAGES",
@@ -54,13 +53,24 @@ RENAMED_SETTINGS = {
     "FOLLOW": "REPLY_WITHOUT_MENTION",
     "TURNS_KEPT_DAYS": "TURN_RETENTION_DAYS",
     "CATCH_UP_HOURS": "BACKFILL_HOURS",
-    "CATCH_UP_MESSAGES": "BACKFILL_MAX_MESSAGES",
-    "FILES_MAX": "FILE_MAX_COUNT",
     "TURNS_AT_ONCE": "MAX_CONCURRENT_TURNS",
     "HISTORY_TOKENS": "HISTORY_MAX_TOKENS",
-    "HISTORY_TURNS": "HISTORY_MAX_TURNS",
     "CONTEXT_TOKENS": "CONTEXT_MAX_TOKENS",
     "DATABASE_CONNECTIONS": "DATABASE_POOL_SIZE",
+}
+
+#: Names of former settings, and what applies instead.
+REMOVED_SETTINGS = {
+    "ALLOW_EPHEMERAL_DATABASE": "DATABASE_URL=sqlite:///parley.db allows SQLite on Heroku",
+    "BACKFILL_MAX_MESSAGES": "a backfill answers the newest 100 messages; BACKFILL_HOURS limits their age",
+    "BOT_LOOP_LIMIT": "the bot answers 5 messages of bots in a row",
+    "CATCH_UP_MESSAGES": "a backfill answers the newest 100 messages; BACKFILL_HOURS limits their age",
+    "FILE_MAX_COUNT": "the model reads 5 files of a message; FILE_MAX_MB=0 turns files off",
+    "FILES_MAX": "the model reads 5 files of a message; FILE_MAX_MB=0 turns files off",
+    "HISTORY_MAX_TURNS": "the model reads at most 40 turns; HISTORY_MAX_TOKENS limits their length",
+    "HISTORY_TURNS": "the model reads at most 40 turns; HISTORY_MAX_TOKENS limits their length",
+    "REPLY_MAX_MESSAGES": "a reply has at most 5 messages, then a file",
+    "SLACK_BOT_LOOP_LIMIT": "the bot answers 5 messages of bots in a row",
 }
 
 #: Words in the names of settings that limit or protect, and without which the bot has no such limit or protection.
@@ -74,16 +84,13 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     database_url: Annotated[str, AfterValidator(normalize_database_url)] = ""
     database_pool_size: int = Field(default=15, ge=3)
-    allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_max_tokens: int = Field(default=32_000, gt=0)
-    history_max_turns: int = Field(default=40, gt=0)
     context_max_tokens: int = Field(default=CONTEXT_MAX_TOKENS, ge=0)
     summaries: bool = True
     summary_model: str = ""
 
     file_max_mb: int = Field(default=10, ge=0)
-    file_max_count: int = Field(default=5, ge=0)
 
     language: str = "en"
     reply_buttons: Annotated[tuple[ExtraButton, ...], NoDecode, SPLIT_COMMAS] = ("regenerate", "feedback")
@@ -92,7 +99,6 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     turn_timeout_seconds: float = Field(default=600, gt=0)
     model_idle_timeout_seconds: float = Field(default=120, gt=0)
     thinking_starts_open: bool = False
-    reply_max_messages: int = Field(default=5, gt=0)
     max_concurrent_turns: int = Field(default=100, gt=0)
     turn_max_attempts: int = Field(default=3, gt=0)
     turn_retention_days: float = Field(default=30, gt=0)
@@ -101,7 +107,6 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     lease_seconds: float = Field(default=10, gt=0)
     shutdown_timeout_seconds: float = Field(default=20, gt=0)
     backfill_hours: float = Field(default=24, ge=0)
-    backfill_max_messages: int = Field(default=100, gt=0)
 
     @field_validator("language")
     @classmethod
@@ -130,10 +135,11 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
                 f"SECRET_KEY: it encrypts {' and '.join(encrypted)}, so it must be hard to guess: set "
                 f"{MIN_KEY_LENGTH} random characters or more (`openssl rand -hex 32`), and keep them"
             )
-        if "DYNO" in os.environ and self.database_address.startswith("sqlite") and not self.allow_ephemeral_database:
+        if "DYNO" in os.environ and not self.database_url:
             yield (
                 "DATABASE_URL: a dyno loses its disk at each restart; add Postgres with "
-                "`heroku addons:create heroku-postgresql`, or set ALLOW_EPHEMERAL_DATABASE=1 to lose all memory daily"
+                "`heroku addons:create heroku-postgresql`, or set DATABASE_URL=sqlite:///parley.db to lose all memory "
+                "daily"
             )
 
     @property
@@ -158,15 +164,14 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     def reply_settings(self) -> ReplySettings:
         return ReplySettings(
             time_limit=self.turn_timeout_seconds,
-            max_messages=self.reply_max_messages,
             max_attempts=self.turn_max_attempts,
             extra_buttons=frozenset(self.reply_buttons),
-            attachment_limits=AttachmentLimits(max_bytes=self.file_max_mb * 2**20, max_files=self.file_max_count),
+            attachment_limits=AttachmentLimits(max_bytes=self.file_max_mb * 2**20),
         )
 
     @property
     def backfill_limits(self) -> BackfillLimits:
-        return BackfillLimits(hours=self.backfill_hours, messages=self.backfill_max_messages)
+        return BackfillLimits(hours=self.backfill_hours)
 
     def list_secrets(self) -> list[str]:
         """Return all tokens, keys and passwords in the settings, for redaction."""
@@ -234,50 +239,55 @@ def _find_renamed_settings() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class MisspeltSetting:
-    """A variable that is no setting but resembles one.
+class UnknownSetting:
+    """A variable that is no setting but was one, or resembles one.
 
     Attributes:
         source: `.env` or `environment`.
-        setting: the most similar setting.
+        setting: the most similar setting; empty for a removed one.
     """
 
     source: str
     name: str
-    setting: str
+    setting: str = ""
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.name} is no setting: did you mean {self.setting}?"
+        if self.setting:
+            return f"{self.source}: {self.name} is no setting: did you mean {self.setting}?"
+        return f"{self.source}: {self.name} is no setting any more: {REMOVED_SETTINGS[self.name.upper()]}"
 
     @property
     def is_protective(self) -> bool:
-        """True for a setting that limits or protects."""
+        """True if it resembles a setting that limits or protects."""
         return _is_protective(self.setting)
 
 
-def find_misspelt_settings() -> list[MisspeltSetting]:
-    """Return the variables in `.env` that resemble a setting, and those of the environment that resemble a limit.
+def find_unknown_settings() -> list[UnknownSetting]:
+    """Return removed settings, variables in `.env` that resemble a setting, and those of the environment like a limit.
 
     A name resembles a setting if their `difflib` ratio is at least 0.75. In the environment, which has variables of
     other programs, only limits and settings that protect are compared, and the ratio is at least 0.85. In both, a name
     resembles such a setting too if it has only words of it, such as `SPENDING_LIMIT`. A `.env` that cannot be read has
-    no misspelt settings: `load_settings` raises the error.
+    no unknown settings: `load_settings` raises the error.
     """
     known = [name.upper() for name in Settings.model_fields]
     protective = [*filter(_is_protective, known)]
     names = dict[str, str | None]()
     with suppress(OSError, UnicodeDecodeError):
         names = dotenv_values(".env")
-    found = list[MisspeltSetting]()
+    found = list[UnknownSetting]()
     sources = ((".env", names, known, 0.75), ("environment", os.environ, protective, 0.85))
     for source, variables, settings, cutoff in sources:
         for name in variables:
             if name.upper() in {*known, *RENAMED_SETTINGS}:
                 continue
+            if name.upper() in REMOVED_SETTINGS:
+                found.append(UnknownSetting(source, name))
+                continue
             nearest = get_close_matches(name.upper(), settings, n=1, cutoff=cutoff) or get_close_matches(
                 name.upper(), [setting for setting in protective if _has_words_of(name.upper(), setting)], n=1, cutoff=0
             )
-            found += [MisspeltSetting(source, name, setting) for setting in nearest]
+            found += [UnknownSetting(source, name, setting) for setting in nearest]
     return found
 
 

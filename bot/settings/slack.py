@@ -31,7 +31,6 @@ class SlackSection(CommandSection):
     slack_allow_external_users: bool = False
     slack_suggested_prompts: str = " | ".join(DEFAULT_PROMPTS)
     slack_allow_bots: bool = False
-    slack_bot_loop_limit: int = Field(default=5, gt=0)
     secret_key: SecretStr | None = None
 
     def find_conflicts(self) -> Iterator[str]:
@@ -83,7 +82,6 @@ class SlackSection(CommandSection):
             client_id=self.slack_client_id,
             client_secret=get_secret_value(self.slack_client_secret) or "",
             answers_bots=self.slack_allow_bots,
-            bot_loop_limit=self.slack_bot_loop_limit,
             command_prefix=self.command_prefix,
         )
 

@@ -28,11 +28,12 @@ from core.tools.mcp import McpServer
 async def run_checks() -> AsyncGenerator[CheckResult, None]:
     """Check the settings against their services in turn; yield the results.
 
-    A misspelt setting is a failure if it limits or protects, else a note. If `load_settings` fails, there is a failure
-    for each fault, and no service is asked. The results of a service come as soon as its check ends.
+    A misspelt setting is a failure if it limits or protects, else a note. A removed one is a note. If `load_settings`
+    fails, there is a failure for each fault, and no service is asked. The results of a service come as soon as its
+    check ends.
     """
-    for misspelt in configuration.find_misspelt_settings():
-        yield CheckResult(CheckVerdict.FAIL if misspelt.is_protective else CheckVerdict.NOTE, str(misspelt))
+    for unknown in configuration.find_unknown_settings():
+        yield CheckResult(CheckVerdict.FAIL if unknown.is_protective else CheckVerdict.NOTE, str(unknown))
     try:
         settings = configuration.load_settings()
     except SettingsError as error:

@@ -13,6 +13,9 @@ DmSessions = Literal["thread", "single"]
 #: allows them; `edit`: edits only.
 Streaming = Literal["auto", "native", "edit"]
 
+#: Most messages of bots in a row that are answered in a session.
+MAX_BOT_MESSAGES = 5
+
 #: Suggested prompts by default.
 DEFAULT_PROMPTS = (
     "What can you help me with?",
@@ -32,7 +35,6 @@ class SlackSettings:
     Attributes:
         bot_token: the bot's token in the only workspace; empty if the app is installed in several by OAuth.
         app_token: the token of Socket Mode; may be empty in HTTP mode.
-        bot_loop_limit: the most messages of bots in a row that are answered in a session.
         signing_secret: the key with which Slack signs requests in HTTP mode; may be empty in Socket Mode.
         client_id, client_secret: the credentials of the app for OAuth; empty without OAuth.
         command_prefix: the text between the slash and the name of each slash command.
@@ -45,7 +47,7 @@ class SlackSettings:
     dm_sessions: DmSessions = "thread"
     prompts: tuple[str, ...] = DEFAULT_PROMPTS
     answers_bots: bool = False
-    bot_loop_limit: int = 5
+    bot_loop_limit: int = MAX_BOT_MESSAGES
     mode: Mode = "socket"
     signing_secret: str = field(default="", repr=False)
     sockets: int = 1

@@ -77,7 +77,6 @@ class HistoryCompactor:
         wake: makes this worker claim turns again: a claim skips a session whose row is locked.
         spending_limiter: raises if a spending limit is reached; the cost counts for the people of the turn.
         budget: the most tokens of history that are sent to the model; 0 for 32,000. None turns summaries off.
-        turn_limit: the most turns of history that are sent to the model.
     """
 
     def __init__(
@@ -89,7 +88,6 @@ class HistoryCompactor:
         *,
         wake: Callable[[], None] = lambda: None,
         budget: int | None = DEFAULT_BUDGET_TOKENS,
-        turn_limit: int = DEFAULT_MAX_TURNS,
         delay_seconds: float = DELAY_SECONDS,
     ) -> None:
         self._database = database
@@ -101,7 +99,6 @@ class HistoryCompactor:
         self._budget = budget or DEFAULT_BUDGET_TOKENS
         self._summary_limit = min(MAX_SUMMARY_TOKENS, self._budget // SUMMARY_DIVISOR)
         self._history_limit = self._budget - self._summary_limit  # the summary takes its tokens from the budget
-        self._turn_limit = turn_limit
         self._delay_seconds = delay_seconds
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -217,7 +214,7 @@ class HistoryCompactor:
         end = find_first_kept_id(
             (await connection.execute(read)).all(),
             tokens=int(self._history_limit * KEPT_FRACTION),
-            turns=int(self._turn_limit * KEPT_FRACTION),
+            turns=int(DEFAULT_MAX_TURNS * KEPT_FRACTION),
         )
         rows = list[sa.Row[Any]]()
         while sum(row.tokens for row in rows) <= self._budget:
@@ -236,7 +233,7 @@ class HistoryCompactor:
     def _is_full(self, rows: Sequence[Any]) -> bool:
         turn_count = sum(row.role == "user" for row in rows)
         tokens = sum(row.tokens for row in rows)
-        return bool(turn_count >= self._turn_limit * START_FRACTION or tokens >= self._history_limit * START_FRACTION)
+        return bool(turn_count >= DEFAULT_MAX_TURNS * START_FRACTION or tokens >= self._history_limit * START_FRACTION)
 
 
 _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_calls", "tokens", "created_at")]

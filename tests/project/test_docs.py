@@ -83,7 +83,9 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 REFERENCE = DOCS / "reference"
 MANIFEST = json.loads((ROOT / "manifest.json").read_text())
 
-_ROW = re.compile(r"^\| `(?P<name>[A-Z_]+)` \| (?P<default>[^|]+) \| (?P<meaning>[^|]+) \|$", re.M)
+_ROW = re.compile(
+    r"^\| `(?P<name>[A-Z_]+)` \| (?P<default>[^|]+) \| (?P<meaning>[^|]+) \| (?P<occasion>[^|]+) \|$", re.M
+)
 _EXAMPLE = re.compile(r"^# (?P<name>[A-Z_]+)=(?P<value>.*?)(?:\s{2,}#.*)?$", re.M)
 _LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#]*)(?:#(?P<part>[^)]*))?\)")
 _CODE = re.compile(r"^```python\n(?P<code>.*?)^```", re.M | re.S)

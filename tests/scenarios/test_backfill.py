@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
+
+from bot.settings import Settings
 from channels.i18n import messages as words
+from channels.settings import BackfillLimits
 from chatrig.models import Pause, ReceivedRequest, Say, ScriptedResponse
 from tests.scenarios.chat import Chat, list_texts, open_chat, wait_for_answers, wait_for_texts
 from tests.scenarios.conftest import StartBot, echo
@@ -106,12 +110,15 @@ async def test_messages_from_before_the_bot_came_to_a_place_are_not_answered(sta
         assert "heard before the first start" not in list_texts(general)
 
 
-async def test_of_too_many_missed_messages_the_newest_are_answered(start: StartBot) -> None:
+async def test_of_too_many_missed_messages_the_newest_are_answered(
+    start: StartBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chat = await begin_conversation(start)
     await chat.say("two")
     await chat.say("three")
     await chat.lose_events()
-    async with start(echo, backfill_max_messages=1):
+    monkeypatch.setattr(Settings, "backfill_limits", BackfillLimits(messages=1))
+    async with start(echo):
         await wait_for_answers(chat, "heard one", "heard three")
         await chat.say("four")
         await wait_for_answers(chat, "heard one", "heard three", "heard four")

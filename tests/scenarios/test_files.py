@@ -35,15 +35,17 @@ async def test_the_model_knows_which_files_it_cannot_see(start: StartBot) -> Non
         "huge.png": tools.PNG + bytes(2**20),
         "plan.zip": b"PK\x03\x04" + bytes(50),
         "notes.txt": b"read",
-        "fourth.txt": b"one too many",
+        "third.txt": b"read",
+        "fourth.txt": b"read",
+        "sixth.txt": b"one too many",
     }
-    async with start(answer, file_max_mb=1, file_max_count=3) as chat:
+    async with start(answer, file_max_mb=1) as chat:
         await chat.say("look", files=files)
-        (text,) = await wait_for_texts(chat, lambda texts: texts and "fourth" in texts[0])
+        (text,) = await wait_for_texts(chat, lambda texts: texts and "sixth" in texts[0])
         for reason in (
             "huge.png (1.0 MB): it is larger than my limit of 1.0 MB",
             "plan.zip (54 bytes): I cannot read files of this type",
-            "fourth.txt (12 bytes): I read at most 3 files of a message",
+            "sixth.txt (12 bytes): I read at most 5 files of a message",
         ):
             assert reason in text
         assert "notes.txt" not in text

@@ -31,7 +31,7 @@ from tests.acceptance.platforms import Discord, Slack
         ({"DISCORD_BOT_TOKEN": "a.b.c"}, ["GOOGLE_API_KEY is not set", "aistudio"]),
         ({"DATA_DIR": "/dev/null/data"}, ["DATA_DIR=/dev/null/data: it cannot be written to"]),
         (
-            {"DYNO": "worker.1", "ALLOW_EPHEMERAL_DATABASE": "1"},
+            {"DYNO": "worker.1", "DATABASE_URL": "sqlite:///parley.db"},
             ["No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set", "README.md"],
         ),
     ],

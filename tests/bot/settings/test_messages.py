@@ -87,7 +87,7 @@ def test_no_text_makes_a_setting_fail_with_words_of_a_library(name: str, value: 
         ("PORT", "70000", "it must be at most 65535"),
         ("LOG_LEVEL", "it", "it must be DEBUG, INFO, WARNING or ERROR"),
         ("LOG_LEVEL", "loud", "it must be DEBUG, INFO, WARNING or ERROR"),
-        ("FILE_MAX_COUNT", "x", "it must be a whole number, such as 5"),
+        ("MAX_CONCURRENT_TURNS", "x", "it must be a whole number, such as 100"),
     ],
 )
 def test_a_message_ends_with_the_value(name: str, value: str, message: str) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from bot import settings as configuration
-from bot.settings.settings import RENAMED_SETTINGS
+from bot.settings.settings import REMOVED_SETTINGS, RENAMED_SETTINGS
 from core.errors import SettingsError
 
 
@@ -87,7 +87,7 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
             {"AGENT_NAME": "two words", "TURN_TIMEOUT_SECONDS": "soon"},
             ["AGENT_NAME:", "TURN_TIMEOUT_SECONDS: it must be a number, such as 600"],
         ),
-        ({"FILE_MAX_COUNT": "2.5"}, ["FILE_MAX_COUNT: it must be a whole number, such as 5"]),
+        ({"MAX_CONCURRENT_TURNS": "2.5"}, ["MAX_CONCURRENT_TURNS: it must be a whole number, such as 100"]),
         ({"SUMMARIES": "maybe"}, ["SUMMARIES: it must be true or false"]),
         ({"DAILY_SPENDING_LIMIT_USD": "ten"}, ["DAILY_SPENDING_LIMIT_USD: it must be a number of dollars"]),
         ({"LOG_LEVEL": "loud"}, ["LOG_LEVEL: it must be DEBUG, INFO, WARNING or ERROR"]),
@@ -201,9 +201,9 @@ def test_language_accepts_the_list_that_gettext_uses(
         ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}, "127.0.0.1"),
         ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_MODE": "http", "SLACK_SIGNING_SECRET": "hidden"}, None),
         (_SEVERAL | {"SECRET_KEY": "0123456789abcdef" * 2, "SLACK_APP_TOKEN": "xapp-1"}, None),
-        ({"DYNO": "web.1", "ALLOW_EPHEMERAL_DATABASE": "1"}, None),
+        ({"DYNO": "web.1", "DATABASE_URL": "sqlite:///parley.db"}, None),
         ({"LISTEN_HOST": "0.0.0.0"}, "0.0.0.0"),
-        ({"DYNO": "web.1", "ALLOW_EPHEMERAL_DATABASE": "1", "LISTEN_HOST": "::1"}, "::1"),
+        ({"DYNO": "web.1", "DATABASE_URL": "sqlite:///parley.db", "LISTEN_HOST": "::1"}, "::1"),
     ],
 )
 def test_the_server_listens_on_loopback_unless_it_must_be_public(
@@ -244,10 +244,19 @@ def test_a_malformed_setting_is_reported_once(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_misspelt_name_in_the_env_file_is_noted_with_its_suggestion() -> None:
     Path(".env").write_text("SLAK_BOT_TOKEN=x\nMODELL=openai/x\nturn_timeout=1\nWEATHER_API=y\nmodel=openai/x\n")
-    assert [*map(str, configuration.find_misspelt_settings())] == [
+    assert [*map(str, configuration.find_unknown_settings())] == [
         ".env: SLAK_BOT_TOKEN is no setting: did you mean SLACK_BOT_TOKEN?",
         ".env: MODELL is no setting: did you mean MODEL?",
         ".env: turn_timeout is no setting: did you mean TURN_TIMEOUT_SECONDS?",
+    ]
+
+
+def test_a_removed_setting_is_noted_with_what_applies_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".env").write_text("file_max_count=0\n")
+    monkeypatch.setenv("REPLY_MAX_MESSAGES", "9")
+    assert [*map(str, configuration.find_unknown_settings())] == [
+        f".env: file_max_count is no setting any more: {REMOVED_SETTINGS['FILE_MAX_COUNT']}",
+        "environment: REPLY_MAX_MESSAGES is no setting any more: a reply has at most 5 messages, then a file",
     ]
 
 
@@ -265,4 +274,4 @@ def test_former_names_are_refused_with_the_current_name_from_environment_and_fil
 def test_each_former_name_leads_to_a_setting() -> None:
     fields = {name.upper() for name in configuration.Settings.model_fields}
     assert set(RENAMED_SETTINGS.values()) <= fields
-    assert not fields & RENAMED_SETTINGS.keys()
+    assert not fields & (RENAMED_SETTINGS.keys() | REMOVED_SETTINGS.keys())
