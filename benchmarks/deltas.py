@@ -29,10 +29,10 @@ from core.sessions.agent_routing import AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
+from core.store.workers.lease import Lease
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from core.workers.lease import Lease
 
 STREAM_COUNT = 200
 TOKENS_PER_SECOND = 40

@@ -41,6 +41,7 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as turns_table
+from core.store.workers.lease import Lease
 from core.tools.call_log import ToolCallLog
 from core.turns.history_compaction import HistoryCompactor
 from core.turns.store import TurnStore
@@ -48,7 +49,6 @@ from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.spending_ledger import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
-from core.workers.lease import Lease
 
 TURNS = 60
 

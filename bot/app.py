@@ -40,6 +40,9 @@ from core.privacy.vault import Vault
 from core.store.database import Database
 from core.store.lock import hold_database_lock
 from core.store.migrate import migrate, verify_schema
+from core.store.workers.lease import Lease
+from core.store.workers.rate_limit_sharing import LimitUsages, exchange_usage
+from core.store.workers.shard_assignment import ShardAssignment
 from core.tools.human_request_service import HumanRequestService
 from core.turns.history_compaction import HistoryCompactor
 from core.turns.store import TurnStore
@@ -49,9 +52,6 @@ from core.usage.prices import Prices
 from core.usage.spending_ledger import SpendingStore
 from core.usage.spending_limits import SpendingLimiter
 from core.usage.user_rate_limits import DenialNoticeStore
-from core.workers.lease import Lease
-from core.workers.rate_limit_sharing import LimitUsages, exchange_usage
-from core.workers.shard_assignment import ShardAssignment
 
 if TYPE_CHECKING:  # imported only when they are configured
     from channels.discord.platform import DiscordPlatform

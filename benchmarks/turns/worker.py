@@ -46,11 +46,11 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as turns_table
+from core.store.workers.lease import Lease
 from core.tools.human_request_service import HumanRequestService
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from core.workers.lease import Lease
 
 #: Maximum number of concurrent turns, more than the benchmarks use.
 MAX_CONCURRENT_TURNS = 500

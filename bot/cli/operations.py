@@ -30,6 +30,7 @@ from core.sessions.agent_routing import AgentRouter
 from core.store.database import Database
 from core.store.lock import get_lock_holder
 from core.store.turn_states import ENDED_STATES, State
+from core.store.workers.lease import Lease
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
@@ -38,7 +39,6 @@ from core.usage import SpendingDimension
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
 from core.usage.spending_ledger import LAST_DAY, SpendingStore, SpendingSum
 from core.usage.spending_limits import SpendingLimiter
-from core.workers.lease import Lease
 
 #: Id of a turn, or its beginning.
 _TURN_ID = re.compile(r"[0-9a-f]{1,10}")

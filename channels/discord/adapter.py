@@ -29,7 +29,7 @@ from core.concurrency.tasks import BackgroundTasks
 from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbox.watermarks import Watermarks
 from core.observability.secret_redaction import format_error
-from core.workers.shard_assignment import ShardAssignment
+from core.store.workers.shard_assignment import ShardAssignment
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from itertools import count
 
 from channels.base import FIRST_TEXT, Priority
 from core.concurrency import event_loop
-from core.workers.rate_limit_sharing import LimitUsage
+from core.store.workers.rate_limit_sharing import LimitUsage
 
 #: Seconds that a reply is expected to stream. Stream updates spread the free calls over what is left of them, and over
 #: the minimum at least.

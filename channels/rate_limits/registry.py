@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 
 from channels.rate_limits.limiter import RateLimiter, Window
-from core.workers.rate_limit_sharing import LimitUsage, LimitUsages
+from core.store.workers.rate_limit_sharing import LimitUsage, LimitUsages
 
 #: The most limiters that are kept; above that, idle ones are dropped.
 MAX_LIMITERS = 1000

@@ -22,8 +22,8 @@ from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
+from core.store.workers.fencing import FencingToken
 from core.tools.adk_requests import MessageAnswer
-from core.workers.fencing import FencingToken
 
 with warnings.catch_warnings():  # ADK: resuming is experimental
     warnings.simplefilter("ignore")

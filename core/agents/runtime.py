@@ -43,6 +43,7 @@ from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id, list_run_ids
 from core.sessions.service import SessionService
+from core.store.workers.fencing import FencingToken
 from core.tools.adk_requests import (
     Answer,
     Decision,
@@ -54,7 +55,6 @@ from core.tools.adk_requests import (
 )
 from core.tools.chat import ChatContext, set_current_chat
 from core.usage.meter import UsageMeter, set_current_meter
-from core.workers.fencing import FencingToken
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from core.privacy.vault import Cipher
 from core.store.database import Database
 from core.store.schema import IS_PENDING, inbox
 from core.store.upsert import build_insert
+from core.store.workers.lease import Lease
 from core.turns.queries import message_columns, session_generation
-from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 

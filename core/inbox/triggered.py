@@ -23,11 +23,11 @@ from core.sessions.lifecycle import lock_session_row, new_session_row
 from core.store.database import Database
 from core.store.schema import IS_PENDING, inbox, sessions
 from core.store.upsert import build_insert, insert_or_ignore
+from core.store.workers.lease import Lease
 from core.turns.queries import message_columns, parse_inbox_message, session_generation
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import NO_RATE_LIMITS, UserRateLimiter
-from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 

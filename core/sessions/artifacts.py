@@ -20,7 +20,7 @@ from core.sessions.codec import to_json_value
 from core.sessions.lifecycle import lock_session_row
 from core.store.database import Database
 from core.store.schema import artifacts, turns
-from core.workers.fencing import FencingToken, lock_session_and_turn
+from core.store.workers.fencing import FencingToken, lock_session_and_turn
 
 #: ADK: prefix of the names of artifacts that belong to the user instead of the session.
 _USER_PREFIX = "user:"

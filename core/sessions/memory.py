@@ -23,7 +23,7 @@ from core.sessions.writer import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
 from core.store.upsert import insert_or_ignore
-from core.workers.fencing import FencingToken, lock_session_and_turn
+from core.store.workers.fencing import FencingToken, lock_session_and_turn
 
 #: The most characters of one stored memory, and of all results of a search.
 _MAX_MEMORY_CHARACTERS, _MAX_RESULT_CHARACTERS = 8_000, 12_000

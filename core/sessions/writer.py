@@ -25,7 +25,7 @@ from core.store import schema
 from core.store.database import Database
 from core.store.schema import messages, sessions
 from core.store.upsert import build_insert, insert_or_ignore
-from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn, lock_session_and_turn
+from core.store.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn, lock_session_and_turn
 
 
 class StoredSession(Session):

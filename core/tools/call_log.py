@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.sessions.codec import to_json_value
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
-from core.workers.fencing import FencingToken, lock_session_and_turn
+from core.store.workers.fencing import FencingToken, lock_session_and_turn
 
 #: Key in a logged result for a file, which is no JSON value; the value is the JSON of its ADK part.
 _MEDIA_KEY = "$media"

@@ -36,6 +36,7 @@ from core.sessions.resume import resume_run
 from core.store.database import Database
 from core.store.errors import collect_unreadable
 from core.store.schema import human_requests, inbox, sessions, turns
+from core.store.workers.lease import Lease, has_no_live_owner
 from core.turns.queries import (
     get_messages_of_turns,
     get_requesting_run,
@@ -48,7 +49,6 @@ from core.turns.queries import (
 )
 from core.turns.turn import CancelReason, Turn
 from core.usage.meter import UsageMeter
-from core.workers.lease import Lease, has_no_live_owner
 
 log = logging.getLogger(__name__)
 

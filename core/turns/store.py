@@ -35,11 +35,11 @@ from core.store.database import Database
 from core.store.notify import NotificationBus
 from core.store.schema import inbox, messages, turns
 from core.store.turn_states import EndState, State, states_before
+from core.store.workers.fencing import OWNS_TURN, FencingToken
+from core.store.workers.lease import Lease
 from core.turns.claims import claim_turns
 from core.turns.queries import RunAuthors, get_run_authors, is_active
 from core.turns.turn import CancelReason, Turn
-from core.workers.fencing import OWNS_TURN, FencingToken
-from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from core.agents.runtime import AgentRuntime
 from core.errors import StoreError
 from core.messages.inbox_message import InboxMessage
 from core.store.schema import turns, workers
+from core.store.workers.lease import Lease
 from core.turns import worker
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
-from core.workers.lease import Lease
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import wait_until
 from tests.fixtures.inbox_messages import inbound

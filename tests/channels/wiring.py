@@ -50,6 +50,8 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
+from core.store.workers.lease import Lease
+from core.store.workers.shard_assignment import ShardAssignment
 from core.tools.call_log import ToolCallLog
 from core.tools.human_request_service import HumanRequestService
 from core.turns.queries import is_message
@@ -60,8 +62,6 @@ from core.usage.prices import Prices
 from core.usage.spending_ledger import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.usage.user_rate_limits import NO_RATE_LIMITS, DenialNoticeStore, UserRateLimiter
-from core.workers.lease import Lease
-from core.workers.shard_assignment import ShardAssignment
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.watched_database import WatchedDatabase
 

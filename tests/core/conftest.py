@@ -18,10 +18,10 @@ from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database, Rows
 from core.store.schema import workers
+from core.store.workers.lease import Lease
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from core.workers.lease import Lease
 from tests.conftest import get_database_url
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.conversation import converse

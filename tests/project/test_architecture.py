@@ -33,8 +33,8 @@ HOMES = {
 PAGE = (ROOT / "docs/reference/architecture.md").read_text()
 
 MAX_ENTRIES = 16
-#: Folders with more entries: `core` has one package for each capability, and its tests mirror it; so does `chatrig`.
-ENTRIES = {"core": 18, "tests/core": 18, "simulator/src/chatrig": 17}
+#: Folders with more entries: `chatrig` has one package for each capability.
+ENTRIES = {"simulator/src/chatrig": 17}
 
 MAX_LINES = 600
 SMALL_LINES = 35

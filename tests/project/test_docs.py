@@ -69,11 +69,11 @@ from core.messages.inbox_message import InboxMessage
 from core.privacy.deletion import DeletionPreview, DeletionResult
 from core.store.database import Database
 from core.store.migrate import migrate
+from core.store.workers.lease import Lease
+from core.store.workers.shard_assignment import ShardAssignment
 from core.tools.tool import is_idempotent, is_tool_allowed, load_tools
 from core.usage.meter import ModelCall
 from core.usage.user_rate_limits import DenialNoticeStore
-from core.workers.lease import Lease
-from core.workers.shard_assignment import ShardAssignment
 from docs.pictures import diagrams, exchanges, scenes
 from tests.channels.i18n.catalogue import list_sentences
 

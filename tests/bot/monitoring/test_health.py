@@ -29,7 +29,7 @@ from core.errors import ConnectionLostError, StoreError
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import platforms, workers
-from core.workers import shard_assignment
+from core.store.workers import shard_assignment
 from tests.channels.discord import conftest as discord
 from tests.channels.discord.conftest import clean_discord_library
 from tests.channels.slack import conftest as slack

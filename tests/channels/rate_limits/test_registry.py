@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from channels.base import Priority
 from channels.rate_limits.limiter import SETTLE_ROUNDS, RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
-from core.workers.rate_limit_sharing import LimitUsage
+from core.store.workers.rate_limit_sharing import LimitUsage
 from tests.channels.rate_limits.test_limiter import MINUTE, count_most_calls, now, reserve_reply, run
 
 #: Simulated reply: number of its worker, start and duration in seconds.

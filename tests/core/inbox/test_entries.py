@@ -19,7 +19,7 @@ from core.privacy.retention import CleanupService
 from core.privacy.vault import Cipher
 from core.store.database import Database
 from core.store.schema import IS_PENDING, inbox
-from core.workers.lease import Lease
+from core.store.workers.lease import Lease
 from tests.fixtures.inbox_messages import inbound
 
 CIPHER = Cipher("a secret")

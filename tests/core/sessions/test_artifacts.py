@@ -18,7 +18,7 @@ from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.resume import correction_run_id, discard_run
 from core.sessions.service import SessionService
 from core.store.schema import turns
-from core.workers.fencing import FencingToken
+from core.store.workers.fencing import FencingToken
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import reset_session
 

@@ -21,7 +21,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.memory import MemoryService
 from core.sessions.resume import discard_run
 from core.sessions.service import SessionService
-from core.workers.fencing import FencingToken
+from core.store.workers.fencing import FencingToken
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import reset_session
 from tests.fixtures.conversation import ScriptedProvider, adapter

@@ -29,6 +29,7 @@ from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
 from core.store.schema import messages, spending
 from core.store.schema import turns as turns_table
+from core.store.workers.lease import Lease
 from core.tools.call_log import ToolCallLog
 from core.turns import history_compaction as compactions
 from core.turns.history_compaction import HistoryCompactor
@@ -38,7 +39,6 @@ from core.usage.meter import ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices
 from core.usage.spending_ledger import FIRST_DAY, SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
-from core.workers.lease import Lease
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import list_texts
 from tests.fixtures.inbox_messages import inbound

@@ -11,6 +11,7 @@ from core.messages.inbox_message import InboxOutcome
 from core.sessions.agent_routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import inbox as table
+from core.store.workers.lease import Lease
 from core.turns.queries import record_message
 from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
@@ -22,7 +23,6 @@ from core.usage.user_rate_limits import (
     RateLimitDenial,
     UserRateLimiter,
 )
-from core.workers.lease import Lease
 from tests.fixtures.inbox_messages import inbound
 
 Workers = Callable[[UserRateLimiter], InboxStore]

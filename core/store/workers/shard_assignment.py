@@ -15,7 +15,7 @@ from core.observability.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import platforms, workers
 from core.store.upsert import insert_or_ignore
-from core.workers.lease import RELEASE_SECONDS, Lease
+from core.store.workers.lease import RELEASE_SECONDS, Lease
 
 log = logging.getLogger(__name__)
 

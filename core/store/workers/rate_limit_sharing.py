@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from core.concurrency.tasks import run_every
 from core.store.database import Database
 from core.store.schema import workers
-from core.workers.lease import Lease
+from core.store.workers.lease import Lease
 
 #: Seconds between two exchanges.
 EXCHANGE_SECONDS = 1.0

@@ -13,11 +13,11 @@ from core.errors import StoreError, TurnLostError
 from core.inbox.store import InboxStore
 from core.sessions.agent_routing import AgentRouter
 from core.store.schema import workers
+from core.store.workers import lease as lease_module
+from core.store.workers.lease import Lease
+from core.store.workers.shard_assignment import ShardAssignment
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
-from core.workers import lease as lease_module
-from core.workers.lease import Lease
-from core.workers.shard_assignment import ShardAssignment
 from tests.core.conftest import AgeLeases, FailingDatabase
 from tests.fixtures.inbox_messages import inbound
 
@@ -120,7 +120,7 @@ async def test_a_release_does_not_wait_for_a_hanging_database(
 ) -> None:
     lease = await acquire_lease(shared_database)
     assignment = ShardAssignment(shared_database, lease, "discord")
-    for module in ("core.workers.lease", "core.workers.shard_assignment"):
+    for module in ("core.store.workers.lease", "core.store.workers.shard_assignment"):
         monkeypatch.setattr(f"{module}.RELEASE_SECONDS", 0.1)
     async with shared_database.engine.begin() as other:
         await other.execute(sa.text("LOCK TABLE workers, channels"))

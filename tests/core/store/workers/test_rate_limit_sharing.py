@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from core.workers import rate_limit_sharing
-from core.workers.lease import Lease
-from core.workers.rate_limit_sharing import LimitUsage, LimitUsages, exchange_usage
+from core.store.workers import rate_limit_sharing
+from core.store.workers.lease import Lease
+from core.store.workers.rate_limit_sharing import LimitUsage, LimitUsages, exchange_usage
 from tests.channels.wiring import wait_until
 from tests.core.conftest import FailingDatabase
 

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from core.errors import StoreError
 from core.store.schema import workers as workers_table
-from core.workers import shard_assignment
-from core.workers.lease import Lease
-from core.workers.shard_assignment import ShardAssignment
+from core.store.workers import shard_assignment
+from core.store.workers.lease import Lease
+from core.store.workers.shard_assignment import ShardAssignment
 from tests.core.conftest import AgeLeases, FailingDatabase
 
 
