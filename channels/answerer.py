@@ -142,7 +142,11 @@ class Answerer:
             if known_ids != turn.message_ids:
                 await save_ids(known_ids)
             say = words.messages_for(await words.resolve_locale(platform.get_locale(turn.newest_message)))
-            if turn.is_resumed and (latest := await self._conversations.get_latest_turn(turn.id)) is not None:
+            if (
+                turn.is_resumed
+                and turn.fault is None
+                and (latest := await self._conversations.get_latest_turn(turn.id)) is not None
+            ):
                 state.is_revised = latest.is_revised
             async with Reply(
                 surface,
@@ -182,6 +186,8 @@ class Answerer:
             elif turn.cancel is not None:
                 reply.replace(turn.text or turn.partial_text)
                 await self._handle_cancel(turn, reply, turn.cancel)
+            elif turn.fault is not None:
+                await self._fail(turn, reply, turn.fault)
             elif isinstance(runnable := self._check_runnable(turn), Turn):
                 await self._run_turn(runnable, reply)
             else:

@@ -5,8 +5,7 @@
     ├── StoreError               the database cannot be used, or its content is wrong
     │   ├── SchemaError          the schema is damaged, or newer than this version
     │   ├── SessionResetError    the session was reset before the write
-    │   ├── DamagedSessionError  a stored session cannot be read; the others can
-    │   │   └── DamagedTurnError a stored turn cannot be read; the history before it can
+    │   ├── UnreadableRowError   a stored row cannot be read, so that its turn or session fails
     │   ├── DatabaseClosedError  the database was closed: the process ends
     │   └── TurnLostError        another worker has claimed the turn
     ├── ToolError                a tool is declared or configured wrongly
@@ -96,17 +95,11 @@ class SessionResetError(StoreError):
         return cls(f"session {session_id} was reset: generation {generation} has ended")
 
 
-class DamagedSessionError(StoreError):
-    """A stored session cannot be read. A reset deletes its damaged rows."""
+class UnreadableRowError(StoreError):
+    """A stored row, named in the text, cannot be read, so that its turn or session fails; a reset repairs it."""
 
     public = "I can't read this conversation's history. Send `reset` to start over."
     retryable = False
-
-
-class DamagedTurnError(DamagedSessionError):
-    """The rows of a turn or of its messages cannot be read; the history before it can."""
-
-    public = "I can't read the stored message anymore. Please send it again."
 
 
 class DatabaseClosedError(StoreError):

@@ -46,8 +46,7 @@ ADVICE: Mapping[str, str] = {
     "SurfaceError": "the platform refuses the reply: check that the bot is a member there and may write",
     "RefusedError": "the platform refuses the reply: check that the bot is a member there and may write",
     "StoreError": "the database was unreachable: check DATABASE_URL and its server",
-    "DamagedSessionError": "the stored session cannot be read: use `reset` in the conversation",
-    "DamagedTurnError": "the stored turn cannot be read: its author was asked to send it again",
+    "UnreadableRowError": "a stored row cannot be read: use `reset` in the conversation, or `parley forget`",
     "time limit": "the turn took longer than TURN_TIMEOUT_SECONDS: `parley why ID` shows where the time went",
 }
 _DEFAULT_ADVICE = "see the log lines of the turn"

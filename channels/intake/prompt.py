@@ -16,7 +16,6 @@ from channels.platform import Platform
 from channels.settings import AttachmentLimits
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime
-from core.errors import DamagedTurnError
 from core.messages.identity import ANONYMOUS_USER, Actor, User
 from core.messages.inbox_message import InboxMessage, storable_text
 from core.sessions.prompt_text import AttributedPrompt
@@ -115,12 +114,9 @@ class PromptBuilder:
         on the turn's usage meter. The turn is without `left_out`, the result of `list_spent_messages`.
 
         Raises:
-            DamagedTurnError: a stored message of the turn cannot be read.
             SurfaceError: the platform cannot read a message: see `Platform.read_message`.
             SpendingLimitError: a spending limit is reached.
         """
-        if turn.is_damaged:
-            raise DamagedTurnError(f"turn {turn.id}: its stored messages cannot be read")
         texts: Sequence[MessageText] = [await platform.read_message(message) for message in turn.messages]
         agent_context = texts[-1].agent_context
         turn.meter.place = turn.newest_message.place

@@ -41,11 +41,13 @@ async def get_history_state(database: Database, turn: Turn) -> HistoryState | No
         since, last_unaddressed_at, is_muted, has_prompt = (await connection.execute(_select_history_end(turn))).one()
         if has_prompt:
             return None
-        others = (await connection.execute(_select_other_authors(turn))).scalars().all()
+        others = (await connection.execute(_select_other_authors(turn))).all()
     is_quiet = (
         since > 0 and last_unaddressed_at <= since and not is_muted
     )  # a muted session does not record such messages
-    return HistoryState(since, tuple(message for data in others if (message := parse_inbox_message(data))), is_quiet)
+    return HistoryState(
+        since, tuple(message for row in others if (message := parse_inbox_message(row.message, row.id))), is_quiet
+    )
 
 
 def _select_history_end(turn: Turn) -> sa.Select[Any]:
@@ -88,7 +90,7 @@ def _select_history_end(turn: Turn) -> sa.Select[Any]:
     )
 
 
-def _select_other_authors(turn: Turn) -> sa.Select[tuple[object]]:
+def _select_other_authors(turn: Turn) -> sa.Select[tuple[int, object]]:
     """Return the query of the newest inbox message of each other author in a session."""
     authors = {message.author for message in turn.messages}
     newest = (
@@ -100,4 +102,4 @@ def _select_other_authors(turn: Turn) -> sa.Select[tuple[object]]:
         .limit(MAX_OTHERS)
         .subquery()
     )
-    return sa.select(inbox.c.message).join(newest, newest.c.id == inbox.c.id).order_by(inbox.c.id)
+    return sa.select(inbox.c.id, inbox.c.message).join(newest, newest.c.id == inbox.c.id).order_by(inbox.c.id)

@@ -19,7 +19,14 @@ from core.store.schema import inbox, sessions, turns
 from core.store.turn_states import State
 from core.store.upsert import insert_or_ignore
 from core.turns.cancel import StopResult, StopTurnResult, stop_session, stop_turn
-from core.turns.queries import get_inbox_rows, is_message, message_columns, parse_inbox_message, record_message
+from core.turns.queries import (
+    get_inbox_rows,
+    is_message,
+    list_readable_messages,
+    message_columns,
+    parse_inbox_message,
+    record_message,
+)
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 from core.turns.worker import Worker
@@ -240,9 +247,8 @@ class ConversationService:
                     .where(inbox.c.session == session_id, has_text)
                 )
                 first = texts.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
-                message = parse_inbox_message((await connection.execute(first)).scalar_one_or_none())
-                if message is not None:
-                    found.append(RecentSession(session_id, at, message))
+                readable = list_readable_messages((await connection.execute(first)).scalars())
+                found += [RecentSession(session_id, at, message) for message in readable]
         return found
 
     async def export_session(
@@ -333,7 +339,7 @@ class ConversationService:
             turn = (await connection.execute(newest)).one_or_none()
             rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
             undeleted = [row for row in rows if row.outcome is None]
-            answered = [message for row in undeleted or rows if (message := parse_inbox_message(row.message))]
+            answered = [message for row in undeleted or rows if (message := parse_inbox_message(row.message, row.id))]
             if turn is None or not answered:
                 return None
             return LatestTurn(

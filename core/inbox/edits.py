@@ -12,7 +12,7 @@ from core.messages.inbox_message import InboxOutcome
 from core.sessions.lifecycle import delete_prompts, lock_session_row
 from core.store.schema import human_requests, inbox, turns
 from core.store.turn_states import ACTIVE_STATES, State
-from core.turns.queries import get_inbox_rows, parse_inbox_message
+from core.turns.queries import get_inbox_rows, list_readable_messages, parse_inbox_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 
@@ -81,13 +81,13 @@ async def edit_message(
     if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED
     row = await _lock_message(connection, event_key)
-    message = None if row is None else parse_inbox_message(row.message)
+    message = None if row is None else parse_inbox_message(row.message, row.id)
     if row is None or message is None or row.outcome is not None:
         return EditResult.UNKNOWN
     turn = await _get_newest_turn(connection, row)
     if row.turn is not None and turn is None:
         return EditResult.UNKNOWN
-    current = parse_inbox_message(row.edited_message) or message
+    current = parse_inbox_message(row.edited_message, row.id) or message
     if current.text == text:
         return EditResult.UNCHANGED
     edited = replace(message, text=text).to_json()
@@ -114,7 +114,7 @@ async def delete_message(
     again, not `UNKNOWN`.
     """
     row = await _lock_message(connection, event_key)
-    if row is None or parse_inbox_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
+    if row is None or row.message is None or row.outcome not in (None, InboxOutcome.DELETED):
         return DeleteResult.UNKNOWN
     turn = await _get_newest_turn(connection, row)
     if row.turn is not None and turn is None:
@@ -177,5 +177,5 @@ async def _list_reruns(connection: AsyncConnection, row: sa.Row[Any]) -> Sequenc
 
 def _without_text(row: sa.Row[Any]) -> dict[str, Any] | None:
     """Return the message of a row without text and files; the address stays, since the turn ends its reply there."""
-    message = parse_inbox_message(row.message)
-    return replace(message, text="", attachments=()).to_json() if message else None
+    emptied = [replace(message, text="", attachments=()) for message in list_readable_messages([row.message])]
+    return emptied[0].to_json() if emptied else None

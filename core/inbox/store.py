@@ -22,8 +22,8 @@ from core.turns.queries import (
     has_message,
     is_active,
     is_waiting,
+    list_readable_messages,
     message_columns,
-    parse_inbox_message,
     record_message,
 )
 from core.turns.rerun import RerunDenial, create_rerun_message
@@ -250,7 +250,7 @@ class InboxStore:
         )
         ended = in_session & ~is_waiting(inbox) & ~is_needed
         await connection.execute(sa.update(inbox).where(ended).values(message=None, edited_message=None))
-        return [message for data in dropped if (message := parse_inbox_message(data))]
+        return list_readable_messages(dropped)
 
 
 @cache

@@ -24,7 +24,7 @@ from core.store.database import Database
 from core.store.schema import IS_PENDING, inbox, sessions
 from core.store.upsert import build_insert, insert_or_ignore
 from core.store.workers.lease import Lease
-from core.turns.queries import message_columns, parse_inbox_message, session_generation
+from core.turns.queries import list_readable_messages, message_columns, session_generation
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import NO_RATE_LIMITS, UserRateLimiter
@@ -126,8 +126,8 @@ class TriggeredEntries:
         claimed = list[tuple[InboxMessage, bool]]()
         for row in found:
             is_this = abandoned & (inbox.c.event_key == row.event_key)
-            message = parse_inbox_message(row.message)
-            values = {"owner": self._lease.worker_id} if message else {"outcome": InboxOutcome.UNREADABLE}
+            message = next(iter(list_readable_messages([row.message])), None)
+            values = {"owner": self._lease.worker_id} if message else {"outcome": InboxOutcome.HANDLED}
             async with self._database.write() as connection:
                 updated = await connection.execute(sa.update(inbox).where(is_this).values(values))
             if updated.rowcount and message is None:

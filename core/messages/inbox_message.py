@@ -31,7 +31,6 @@ class InboxOutcome(StrEnum):
         DROPPED: the message waited for a turn when its session was reset.
         STOPPED: the message waited for a turn when a person stopped the bot.
         DELETED: the author deleted the message.
-        UNREADABLE: the stored message cannot be parsed.
         SUPERSEDED: the message asked for a reset, but a turn had claimed a message that was sent later. Or it asked for
             a retry of a turn that got its answer meanwhile.
         COMMAND: the message was another command; the `kind` of the row is the name of the command.
@@ -49,7 +48,6 @@ class InboxOutcome(StrEnum):
     DROPPED = "dropped"
     STOPPED = "stopped"
     DELETED = "deleted"
-    UNREADABLE = "unreadable"
     SUPERSEDED = "superseded"
     COMMAND = "command"
     RATE_LIMITED = "rate_limited"

@@ -13,9 +13,6 @@ from core.models.messages import clean_text
 #: for Gemini's `url_context_metadata`.
 READ_URLS_KEY = "parley_read_urls"
 
-#: Keys of the JSON of an event; an event with sources has at least one of them.
-SOURCE_KEYS = ("grounding_metadata", "citation_metadata", READ_URLS_KEY)
-
 #: Maximum length of an address. Longer ones are left out.
 MAX_URL_CHARACTERS = 2_000
 

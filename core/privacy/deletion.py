@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.errors import UnreadableRowError
 from core.messages.inbox_message import InboxOutcome
 from core.privacy.deletion_queries import (
     TOMBSTONE_PREFIX,
@@ -35,6 +36,7 @@ from core.sessions.lifecycle import (
     lock_session_row,
 )
 from core.store.database import Database
+from core.store.errors import name_row
 from core.store.notify import NotificationBus
 from core.store.schema import artifacts, blobs, inbox, messages, sessions, spending, turns, workers
 from core.turns.queries import is_active, is_waiting
@@ -167,24 +169,33 @@ class DeletionService:
 
         Raises:
             StoreError: some of the data could not be deleted; the same request deletes the rest.
+            UnreadableRowError: rows of these sessions cannot be read, and only the data of the others was deleted.
         """
         result = DeletionResult()
+        user_id = request.user_id
         sessions, partial_sessions = await self.list_sessions(request)
-        if request.user_id:
+        if user_id:
             async with self._database.read() as connection:
-                result.records = await count_records(connection, request.user_id)
+                result.records = await count_records(connection, user_id)
+        errors = list[str]()
         for session_id in [*sessions, *partial_sessions]:
-            if request.before:
-                await self._delete_before(session_id, request.before, result)
-            elif session_id in partial_sessions or not await self._delete_session(session_id, request.user_id, result):
-                await self._redact(session_id, request.user_id, result)
+            try:
+                with name_row("sessions", session_id):
+                    if request.before:
+                        await self._delete_before(session_id, request.before, result)
+                    elif session_id in partial_sessions or not await self._delete_session(session_id, user_id, result):
+                        await self._redact(session_id, user_id, result)
+            except UnreadableRowError as error:
+                errors.append(f"{error} (session {session_id})")
             await asyncio.sleep(pause)
         async with self._database.write() as connection:
-            if request.user_id:
-                await redact_person(connection, self._prices, request.user_id)
-                await delete_user_records(connection, request.user_id)
+            if user_id and not errors:  # the records lead to the sessions with the rest
+                await redact_person(connection, self._prices, user_id)
+                await delete_user_records(connection, user_id)
             if request.before:
                 await redact_rows(connection, spending.c.day < utc_day(request.before))
+        if errors:
+            raise UnreadableRowError(f"not all was deleted: {'; '.join(errors)}; delete these sessions as a whole")
         return result
 
     @asynccontextmanager

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from google.adk.events.event import Event
 from google.genai import types
 
 from core.models.media import guess_suffix
-from core.sessions.codec import BLOB_PREFIX, parse_event
+from core.sessions.codec import BLOB_PREFIX
 from core.store.database import Database
 from core.store.schema import artifacts, blobs
 
@@ -65,9 +66,8 @@ def safe_name(title: str) -> str:
     return plain[-_MAX_NAME_LENGTH:].lstrip(" .-") or "file"
 
 
-def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
-    """Return the files in the ADK event of a `messages` row."""
-    event = parse_event(row.event, row.id) if row.event and '"data"' in row.event else None
+def list_message_files(id_: int, event: Event | None) -> list[ExportedFile]:
+    """Return the files in the ADK event of the `messages` row with this id."""
     if event is None or event.content is None:
         return []
     media: list[types.Blob | types.FunctionResponseBlob] = []
@@ -79,7 +79,7 @@ def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
         kind = blob.mime_type or "application/octet-stream"
         data = blob.data or b""
         digest = data.removeprefix(BLOB_PREFIX).decode() if data.startswith(BLOB_PREFIX) else ""
-        name = f"{row.id}-{number}{guess_suffix(kind)}"
+        name = f"{id_}-{number}{guess_suffix(kind)}"
         found.append(ExportedFile(name, kind, 0 if digest else len(data), digest=digest, data=b"" if digest else data))
     return found
 

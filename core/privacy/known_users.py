@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages.inbox_message import InboxMessage
+from core.store.errors import name_row
 from core.store.schema import denial_notices, feedback, human_requests, inbox, messages, spending
 from core.turns.queries import parse_inbox_message
 
@@ -23,12 +24,13 @@ class KnownUser:
 async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[str]:
     """Return the ids of sessions in which a stored prompt is by a user or quotes them."""
     is_candidate = sa.cast(messages.c.attribution, sa.Text).contains(json.dumps(user_id), autoescape=True)
-    query = sa.select(messages.c.session, messages.c.attribution).where(is_candidate)
-    return {
-        session_id
-        for session_id, prompt in await connection.execute(query)  # the text may be a display name
-        if user_id in prompt["people"] or any(author == user_id for author, _ in prompt["parts"])
-    }
+    query = sa.select(messages.c.id, messages.c.session, messages.c.attribution).where(is_candidate)
+    found = set[str]()
+    for id_, session_id, prompt in await connection.execute(query):
+        with name_row("messages", id_):  # the text may be a display name
+            if user_id in prompt["people"] or any(author == user_id for author, _ in prompt["parts"]):
+                found.add(session_id)
+    return found
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
@@ -49,13 +51,14 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     prompts, inbox messages and spending are searched; an empty text matches all users in them.
     """
     names = defaultdict[str, set[str]](set)
-    prompts = sa.select(messages.c.attribution).where(messages.c.attribution.is_not(None))
-    for prompt in (await connection.execute(prompts)).scalars():
-        for user_id, name in prompt["people"].items():
-            names[user_id].add(name)
-    written = sa.select(inbox.c.author, inbox.c.message).where(inbox.c.author != "")
-    for user_id, inbound in await connection.execute(written):
-        if (message := parse_inbox_message(inbound)) is not None:
+    prompts = sa.select(messages.c.id, messages.c.attribution).where(messages.c.attribution.is_not(None))
+    for id_, prompt in await connection.execute(prompts):
+        with name_row("messages", id_):
+            for user_id, name in prompt["people"].items():
+                names[user_id].add(name)
+    written = sa.select(inbox.c.id, inbox.c.author, inbox.c.message).where(inbox.c.author != "")
+    for id_, user_id, inbound in await connection.execute(written):
+        if (message := parse_inbox_message(inbound, id_)) is not None:
             names[user_id].add(get_author_name(message))
     spent = sa.select(spending.c.author, spending.c.name).where(spending.c.author != "").distinct()
     for key, name in await connection.execute(spent):

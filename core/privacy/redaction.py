@@ -33,8 +33,10 @@ from core.sessions.prompt_text import (
     strip_author,
 )
 from core.sessions.resume import correction_run_id
+from core.store.errors import name_row
 from core.store.schema import (
     JsonText,
+    UnreadableJson,
     artifacts,
     human_requests,
     inbox,
@@ -105,6 +107,8 @@ class Redaction:
                 return {self.redact_text(key): self.redact_json(inner) for key, inner in value.items()}
             case list() | tuple():
                 return [self.redact_json(inner) for inner in value]
+            case UnreadableJson():
+                raise ValueError("not JSON")
         return value
 
 
@@ -118,7 +122,9 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
     # SQLite's LIKE ignores case: the rows are compared once more
     may_be_author = sa.cast(human_requests.c.authors, sa.Text).contains(json.dumps(user_id), autoescape=True)
     query = sa.select(human_requests).where((human_requests.c.decided_by == user_id) | may_be_author)
-    ids |= {row.session for row in await connection.execute(query) if user_id in (row.decided_by, *row.authors)}
+    for row in await connection.execute(query):
+        with name_row("human_requests", row.id):
+            ids |= {row.session} if user_id in (row.decided_by, *row.authors) else set()
     ids.discard("")
     own_sessions = list[str]()
     shared_sessions = list[str]()
@@ -136,13 +142,14 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
     inbox_authors = sa.select(inbox.c.author).where(inbox.c.session == session_id, is_to_bot).distinct()
     authors: set[str | None] = set((await connection.execute(inbox_authors)).scalars()) - {""}
     is_correction = messages.c.invocation_id.endswith(correction_run_id(""))  # written by Parley, not by a user
-    prompts = sa.select(messages.c.attribution).where(
+    prompts = sa.select(messages.c.id, messages.c.attribution).where(
         messages.c.session == session_id, messages.c.role == "user", ~is_correction
     )
-    for attribution in (await connection.execute(prompts)).scalars():
-        authors |= (
-            {author for author, _ in attribution["parts"] if author} if attribution else {None}
-        )  # None: unknown author
+    for id_, attribution in await connection.execute(prompts):
+        with name_row("messages", id_):
+            authors |= (
+                {author for author, _ in attribution["parts"] if author} if attribution else {None}
+            )  # None: unknown author
     return authors <= {user_id}
 
 
@@ -164,12 +171,12 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
                     texts.append(
                         next((strip_author(text, name) for name in names if text.startswith(f"{name}: ")), text)
                     )
-    inbox_messages = sa.select(inbox.c.turn, inbox.c.message).where(
+    inbox_messages = sa.select(inbox.c.id, inbox.c.turn, inbox.c.message).where(
         inbox.c.session == session_id, inbox.c.author == user_id
     )
-    for turn_id, inbound in await connection.execute(inbox_messages):
+    for id_, turn_id, inbound in await connection.execute(inbox_messages):
         runs |= {turn_id} if turn_id else set()
-        if message := parse_inbox_message(inbound):
+        if message := parse_inbox_message(inbound, id_):
             texts.append(message.text)
             names.add(get_author_name(message))
     c = human_requests.c
@@ -198,7 +205,9 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     await connection.execute(sa.delete(messages).where(in_session, messages.c.summarized_id.is_not(None)))
     count = 0
     for row in (await connection.execute(sa.select(messages).where(in_session).order_by(messages.c.id))).all():
-        if (changed := _redact_message(row, redaction, is_theirs=row.invocation_id in runs)) is not None:
+        with name_row("messages", row.id):
+            changed = _redact_message(row, redaction, is_theirs=row.invocation_id in runs)
+        if changed is not None:
             await connection.execute(sa.update(messages).where(messages.c.id == row.id).values(changed))
             count += 1
     redacted_turns = sa.select(turns.c.id).where(
@@ -264,7 +273,8 @@ async def _redact_rows(
     ]
     for row in (await connection.execute(sa.select(table).where(condition))).all():
         values = row._mapping
-        redacted = {name: redaction.redact_json(values[name]) for name in texts}
+        with name_row(table.name, "/".join(str(values[column.name]) for column in table.primary_key)):
+            redacted = {name: redaction.redact_json(values[name]) for name in texts}
         changed = {name: value for name, value in redacted.items() if value != values[name]}
         if "content" in changed and "search_text" in table.c:
             changed["search_text"] = to_folded_column(changed["content"])
@@ -276,11 +286,11 @@ async def _redact_rows(
 def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) -> dict[str, Any] | None:
     """Return new values for the columns of a message, with the user's data replaced.
 
-    If the message belongs to a run that answered the user (`is_theirs`), all its text is replaced. If its event cannot
-    be parsed, all content is removed.
+    If the message belongs to a run that answered the user (`is_theirs`), all its text is replaced. If it has no event,
+    all content is removed.
     """
-    event = parse_event(row.event, row.id) if row.event else None
-    if event is None:  # unreadable: it may hold anything
+    event = parse_event(row.event, row.id)
+    if event is None:  # an imported or older row: it may hold anything
         return {
             **{"content": DELETED_TEXT, "search_text": None, "tool_calls": [], "event": None},
             **{"attribution": None, "files": None},

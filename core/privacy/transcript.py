@@ -12,12 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.messages.identity import current_author
-from core.models.grounding import SOURCE_KEYS, find_sources
+from core.models.grounding import find_sources
 from core.privacy.export_attachments import ExportedFile, list_message_files, list_tool_files
 from core.sessions.codec import parse_event
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
 from core.store.database import Database
+from core.store.errors import name_row
 from core.store.schema import artifacts, feedback, human_requests, messages, sessions, turns
 from core.tools.secret_answers import mask_answer, mask_paths
 from core.usage.meter import UsageMeter
@@ -227,21 +228,16 @@ class _RelatedRows:
 
 
 def _to_message(row: sa.Row[Any]) -> TranscriptMessage:
-    prompt = AttributedPrompt.from_json(row.content, row.attribution)
-    parts = [(author, prompt.names.get(author, ""), text) for author, text in prompt.parts] if prompt else []
-    content = row.content.strip() if row.role in ("user", "assistant") else ""
-    name = current_author(row.author)
-    calls = row.tool_calls or ()
-    return TranscriptMessage(
-        row.created_at, row.role, name, content, parts, calls, list_message_files(row), _list_sources(row)
-    )
-
-
-def _list_sources(row: sa.Row[Any]) -> list[str]:
-    if row.role != "assistant" or not any(key in (row.event or "") for key in SOURCE_KEYS):
-        return []
-    event = parse_event(row.event, row.id)
-    return [source.url for source in find_sources(event)] if event is not None else []
+    with name_row("messages", row.id):
+        event = parse_event(row.event, row.id)
+        prompt = AttributedPrompt.from_json(row.content, row.attribution)
+        parts = [(author, prompt.names.get(author, ""), text) for author, text in prompt.parts] if prompt else []
+        content = row.content.strip() if row.role in ("user", "assistant") else ""
+        name = current_author(row.author)
+        calls = list(map(dict, row.tool_calls or ()))
+        sources = [source.url for source in find_sources(event)] if event and row.role == "assistant" else []
+        files = list_message_files(row.id, event)
+        return TranscriptMessage(row.created_at, row.role, name, content, parts, calls, files, sources)
 
 
 def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,9 +15,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from core.models.tool_calls import part_text, read_signature, unique_id
 from core.observability.secret_redaction import RunSecrets
+from core.store.errors import name_row
 from core.store.schema import messages
-
-logger = logging.getLogger(__name__)
 
 #: The most bytes of one file that are stored in an event. More bytes are stored in `blobs`, once per session.
 MAX_INLINE_BYTES = 1024
@@ -261,17 +259,15 @@ def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
 
 
 def parse_event(event: str | None, id_: int) -> Event | None:
-    """Return the ADK event in the column `event`, without its files from `blobs`.
+    """Return the ADK event in the column `event`, without its files from `blobs`; None for NULL.
 
-    None for NULL; also, with a warning in the log, if the JSON is no event.
+    Raises:
+        UnreadableRowError: the text is no event; the error names the row of `messages` with this id.
     """
     if event is None:
         return None
-    try:
+    with name_row("messages", id_):
         return Event.model_validate_json(event)
-    except ValueError:  # its text may quote what people said: it is not logged
-        logger.warning("the event of message %s cannot be read: it is rebuilt from its columns", id_)
-        return None
 
 
 def measure_event(event: Event) -> tuple[str, int]:

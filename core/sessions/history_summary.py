@@ -196,7 +196,7 @@ def to_prompt_events(event: Event | None) -> list[Event]:
     ]
 
 
-def get_summary_start(stored: str | None) -> float | None:
-    """Return the time of the first message that a stored summary (the column `event`) covers."""
-    event = parse_event(stored, 0)
+def get_summary_start(row: sa.Row[Any]) -> float | None:
+    """Return the time of the first message that a stored summary (a row of `messages`) covers."""
+    event = parse_event(row.event, row.id)
     return event.actions.compaction.start_timestamp if event and event.actions.compaction else None

@@ -31,6 +31,7 @@ from core.sessions.history import (
 from core.sessions.history_summary import to_prompt_events
 from core.sessions.legacy import EventRebuilder
 from core.store.database import Database
+from core.store.errors import name_row
 from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 
 #: The most rows of `messages` in one read: the default number of turns with two messages each, and some more.
@@ -352,7 +353,7 @@ class HistoryLoader:
     async def _to_entries(self, rows: Sequence[StoredMessage]) -> list[HistoryEntry]:
         """Return the ADK events of messages, with their files from `blobs`.
 
-        An event that cannot be parsed, or lacks a file, is rebuilt from its row, or left out if the row was deleted
+        A row without an event, or without one of its files, is rebuilt from its columns, or left out if it was deleted
         meanwhile.
         """
         events = [self._parse_event(row) for row in rows]
@@ -370,9 +371,10 @@ class HistoryLoader:
     def _parse_event(self, row: StoredMessage) -> Event | None:
         if row.unmasked is None or row.run not in self.runs:
             return parse_event(row.event, row.id)
-        unmasked = json.loads(row.unmasked)
-        self.secrets.update(unmasked["secrets"])
-        return parse_event(unmasked["event"], row.id)
+        with name_row("messages", row.id):
+            unmasked = json.loads(row.unmasked)
+            self.secrets.update(unmasked["secrets"])
+            return parse_event(unmasked["event"], row.id)
 
     async def _rebuild_missing(
         self, rows: Sequence[StoredMessage], read_events: Sequence[Event | None]
@@ -386,10 +388,11 @@ class HistoryLoader:
         for i, message in enumerate(rows):
             if message.id not in columns:  # a reset came between
                 continue
-            if read_events[i] is None:
-                events[i] = rebuilder.rebuild_event(columns[message.id])
-            else:
-                rebuilder.track_calls(columns[message.id])
+            with name_row("messages", message.id):
+                if read_events[i] is None:
+                    events[i] = rebuilder.rebuild_event(columns[message.id])
+                else:
+                    rebuilder.track_calls(columns[message.id])
         return events
 
     async def _read_blobs(self, digests: Set[str]) -> dict[str, bytes]:

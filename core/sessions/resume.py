@@ -161,7 +161,7 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
 
 @dataclass(frozen=True, slots=True)
 class _RunMessage:
-    """Row of `messages` that belongs to a run; its event has no content if it cannot be parsed."""
+    """Row of `messages` that belongs to a run; the event of a row without one has no content."""
 
     id: int
     columns: dict[str, Any]

@@ -17,7 +17,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from sqlalchemy.exc import IntegrityError
 
 from core.concurrency.retry import retry_store
-from core.errors import DamagedSessionError, StoreError
+from core.errors import StoreError, UnreadableRowError
 from core.models.tokens import TokenCounter
 from core.observability.secret_redaction import RunSecrets
 from core.sessions import state as scopes
@@ -146,7 +146,7 @@ class SessionService(BaseSessionService):
 
         Raises:
             StoreError: the database cannot be used, even after retries.
-            DamagedSessionError: the stored session cannot be parsed, not even in part.
+            UnreadableRowError: a stored row of the session cannot be read.
         """
 
         async def load() -> Session | None:
@@ -225,7 +225,7 @@ class SessionService(BaseSessionService):
             StoreError: the database cannot be used, or `session` was not loaded by this service.
             SessionResetError: the session was reset after it was loaded; nothing is stored.
             TurnLostError: another worker owns the turn for which the session was loaded; nothing is stored.
-            DamagedSessionError: stored rows that the write needs cannot be parsed.
+            UnreadableRowError: a stored row that the write needs cannot be read.
         """
         if event.partial:
             return event
@@ -263,8 +263,8 @@ class SessionService(BaseSessionService):
     async def read_stored_events(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
         """Read a run's events as stored: with their original call ids, and secrets unmasked.
 
-        The text beside each event, by event id, has no author names and quotes. Events that are not stored, or cannot
-        be parsed, are left out. (In a loaded history, repeated call ids are replaced.)
+        The text beside each event, by event id, has no author names and quotes. Events that are not stored are left
+        out. (In a loaded history, repeated call ids are replaced.)
 
         Args:
             events: events of the run itself and of the runs that it continues.
@@ -306,13 +306,13 @@ class SessionService(BaseSessionService):
             ]
 
     async def _run_with_retries(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
-        """Retry `work` while the database is unavailable; an error of parsing is a `DamagedSessionError`."""
+        """Retry `work` while the database is unavailable; an error of parsing is an `UnreadableRowError`."""
         try:
             return await retry_store(work, operation=f"session {session_id}")
         except SessionNotFoundError:  # which is a ValueError too
             raise
         except (ValueError, TypeError, AttributeError) as error:  # a column holds a value of a wrong type
-            raise DamagedSessionError(f"session {session_id}: its stored rows cannot be read") from error
+            raise UnreadableRowError(f"a row of session {session_id} cannot be read") from error
 
 
 def _apply_config(events: list[Event], config: GetSessionConfig | None) -> list[Event]:

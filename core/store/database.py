@@ -1,7 +1,6 @@
 """Database client: connections for reads, transactions, and single statements."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -18,7 +17,7 @@ from core.concurrency.retry import retry_store
 from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import convert_database_errors
-from core.store.schema import write_checks
+from core.store.schema import read_json, write_checks
 from core.store.upsert import insert_or_update
 
 log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ class Database:
     def __init__(self, url: str, *, connections: int = 15) -> None:
         address = sa.make_url(url)
         options = engine_options(address, connections=connections)
-        self.engine = create_async_engine(address, json_deserializer=_read_json, **options)
+        self.engine = create_async_engine(address, json_deserializer=read_json, **options)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._autocommit = self.engine.execution_options(autocommit=True)
         self._write_lock = asyncio.Lock() if self.is_sqlite else nullcontext()
@@ -182,14 +181,6 @@ class Database:
     def _check_open(self) -> None:
         if self._is_closed:
             raise DatabaseClosedError
-
-
-def _read_json(text: str) -> Any:
-    """Return the value of a JSON column; an error would make the other rows of the query unreadable."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

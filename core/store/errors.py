@@ -1,20 +1,16 @@
 """Translation of database drivers' errors to `StoreError`, with operator advice."""
 
-import logging
 import sqlite3
 import sys
 from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from core.errors import StoreError
+from core.errors import StoreError, UnreadableRowError
 from core.observability import metrics
-from core.observability.secret_redaction import format_error
-
-log = logging.getLogger(__name__)
 
 #: Beginnings of the names of SQLite errors after which a retry may succeed: also of `SQLITE_IOERR_WRITE`.
 _RETRYABLE_SQLITE_ERRORS = (
@@ -50,8 +46,8 @@ _ADVICE = {
 #: Errors of a database that cannot be used.
 _DATABASE_ERRORS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
 
-#: Errors of parsing a damaged row.
-UNREADABLE_ERRORS = (TypeError, ValueError, AttributeError, LookupError)
+#: Errors of code that gets a value of another type or shape than the one that was stored.
+PARSE_ERRORS = (TypeError, ValueError, AttributeError, LookupError)
 
 
 def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
@@ -61,17 +57,17 @@ def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tup
 
 
 @contextmanager
-def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
-    """Catch and log an error of parsing stored rows (`UNREADABLE_ERRORS`) in a block.
+def name_row(table: str, id_: object) -> Iterator[None]:
+    """Raise an `UnreadableRowError` that names a row if the block, which reads the row, raises one of `PARSE_ERRORS`.
 
-    The error ends the block, but is not raised, so that the transaction continues with the other rows; `id_` is added
-    to `damaged`. Errors of the database are raised.
+    The same goes for a `StatementError` of SQLAlchemy that is no `DBAPIError`: it cannot write a value of the row back.
     """
     try:
         yield
-    except UNREADABLE_ERRORS as error:
-        log.error("the stored rows of %s cannot be read: %s", id_, format_error(error))
-        damaged.add(id_)
+    except (*PARSE_ERRORS, StatementError) as error:
+        if isinstance(error, DBAPIError):
+            raise
+        raise UnreadableRowError(f"row {id_} of {table} cannot be read") from error
 
 
 @contextmanager

@@ -19,11 +19,22 @@ metadata = sa.MetaData(
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
+class UnreadableJson:
+    """Value of a JSON column whose text is not JSON, so that only the use of it raises an error, not the query."""
+
+
+def read_json(text: str) -> Any:
+    """Return the value of a JSON column; `UnreadableJson` if it is not JSON, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return UnreadableJson()
+
+
 class JsonText(sa.TypeDecorator[Any]):
     """Column type of any JSON value, stored as text.
 
-    In a SQLite column of the type JSON, numbers change (affinity NUMERIC): 1.0 becomes 1, and 2**63 a float. A text
-    that is not JSON, or is nested too deeply, is read as None, as in other JSON columns.
+    In a SQLite column of the type JSON, numbers change (affinity NUMERIC): 1.0 becomes 1, and 2**63 a float.
 
     Args:
         none_as_null: whether None is stored as SQL's NULL instead of JSON's null.
@@ -40,10 +51,7 @@ class JsonText(sa.TypeDecorator[Any]):
         return None if value is None and self.none_as_null else json.dumps(value)
 
     def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
-        try:
-            return None if value is None else json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+        return None if value is None else read_json(value)
 
 
 #: Sessions. A reset begins a new `generation`. `updated_at`: the creation, the last reset, or the last change of the

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import run_every
+from core.errors import UnreadableRowError
 from core.messages.identity import AUTHOR, OTHERS, User, to_user_state
 from core.messages.inbox_message import InboxOutcome
 from core.observability.secret_redaction import format_error
@@ -60,8 +61,8 @@ MAX_ANSWERS = 100
 class HumanRequestService:
     """Service for approvals and questions, in the table `human_requests`.
 
-    Requests that are unreadable, or whose turn has no stored message, are in the results of `list_decisions` only. They
-    cannot be decided, and do not expire.
+    Requests whose turn has no stored message are in the results of `list_decisions` only. They cannot be decided, and
+    do not expire.
 
     Args:
         approvers: people and roles that may decide on tool calls, if the tool names none.
@@ -171,7 +172,7 @@ class HumanRequestService:
         }
 
     async def get(self, id_: str) -> HumanRequest | None:
-        """Return an approval or question by its id; None if unknown or unreadable."""
+        """Return an approval or question by its id; None if unknown."""
         async with self._database.read() as connection:
             return next(iter(await select_requests(connection, human_requests.c.id == id_)), None)
 
@@ -335,8 +336,15 @@ class HumanRequestService:
             ids = (await connection.execute(sa.select(human_requests.c.id).where(is_expired))).scalars().all()
         expired = []
         for id_ in ids:
-            async with self._database.write() as connection:
-                decided = await self._decide(connection, id_, "expired", ())
+            try:
+                async with self._database.write() as connection:
+                    decided = await self._decide(connection, id_, "expired", ())
+            except UnreadableRowError as error:
+                log.error("a request expires without a trace in its conversation: %s", format_error(error))
+                update = sa.update(human_requests).where(human_requests.c.id == id_).values(decision="expired")
+                async with self._database.write() as connection:
+                    await connection.execute(update)
+                continue
             if decided.is_first and decided.request is not None:
                 expired.append(decided.request)
         if expired:

@@ -4,7 +4,6 @@ The deciders of a request are words and ids. `author` is the authors of the mess
 is anybody else. `admins`, `everyone`, and ids of users and roles are as in `core.messages.identity.is_permitted`.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages.identity import AUTHOR, OTHERS, User, is_permitted
 from core.messages.inbox_message import InboxMessage
-from core.observability.secret_redaction import format_error
 from core.sessions.resume import INPUT_CALL
+from core.store.errors import name_row
 from core.store.schema import human_requests, turns
 from core.tools.adk_confirmations import ArgumentPath
 from core.tools.adk_requests import CHOICE_TOOL, MessageAnswer
@@ -26,8 +25,6 @@ from core.tools.shown_arguments import ShownArguments, show_arguments
 from core.turns.queries import get_inbox_rows, parse_inbox_message
 from core.turns.turn import FILE_PREFIX
 from core.usage.user_rate_limits import RateLimitDenial
-
-log = logging.getLogger(__name__)
 
 Verdict = Literal["approved", "always", "denied", "expired", "answered"]
 
@@ -172,7 +169,7 @@ class DecisionResult:
     """Result of an attempt to decide a request.
 
     Attributes:
-        request: the request as it is now; None if it is unknown or unreadable.
+        request: the request as it is now; None if it is unknown.
         limited: the user rate limit that the person exceeds, so that nothing is stored, unless it is a denial: that is
             stored, but may start no turn.
         is_first: whether this attempt stored the verdict. An open request past its time gets the verdict `expired`,
@@ -201,7 +198,10 @@ class MessageAnswerResult:
 async def select_requests(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[HumanRequest]:
     """Return the approvals and questions that match a SQL condition, oldest first.
 
-    A request is left out if its turn has no stored message any more, or if it is unreadable; the latter is logged.
+    A request is left out if its turn has no stored message any more.
+
+    Raises:
+        UnreadableRowError: a request or a message of its turn cannot be read.
     """
     query = sa.select(human_requests, turns.c.origin, turns.c.agent).join(turns, turns.c.id == human_requests.c.turn)
     order = human_requests.c.requested_at, human_requests.c.id
@@ -211,25 +211,20 @@ async def select_requests(connection: AsyncConnection, condition: sa.ColumnEleme
         messages = [
             message
             for inbox_row in await get_inbox_rows(connection, row.origin)
-            if (message := parse_inbox_message(inbox_row.message))
+            if (message := parse_inbox_message(inbox_row.message, inbox_row.id))
         ]
-        try:
+        with name_row("human_requests", row.id):
             result += [_to_request(row, messages[-1])] if messages else []
-        except TypeError as error:
-            log.error("the request %s cannot be read: %s", row.id, format_error(error))
     return result
 
 
 def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
-    """Return the approval or question in a row; raise `TypeError` if the row is unreadable."""
-    if not isinstance(row.arguments, dict):
-        raise TypeError("the arguments are no JSON object")
     common: dict[str, Any] = {
         "id": row.id,
         "turn_id": row.turn,
         "session_id": row.session,
         "tool": row.tool,
-        "arguments": row.arguments,
+        "arguments": dict(row.arguments),
         "author_ids": frozenset(row.authors),
         "speaker_ids": frozenset(row.speakers),
         "deciders": tuple(row.deciders),

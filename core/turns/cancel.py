@@ -12,7 +12,7 @@ from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import lock_session_row
 from core.sessions.resume import close_questions
 from core.store.schema import human_requests, inbox, turns
-from core.turns.queries import get_inbox_rows, is_active, is_message, is_waiting, parse_inbox_message
+from core.turns.queries import get_inbox_rows, is_active, is_message, is_waiting, list_readable_messages
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 
@@ -99,7 +99,7 @@ async def stop_session(
     await connection.execute(decided.values(**REOPENED))
     await connection.execute(sa.delete(inbox).where(is_waiting_row, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(is_waiting_row).values(outcome=InboxOutcome.STOPPED))
-    dropped = tuple(message for row in waiting if (message := parse_inbox_message(row.message)))
+    dropped = tuple(list_readable_messages(row.message for row in waiting))
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None) & is_message(inbox)
     later_message = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
     is_idle = turn is None and not waiting and later_message is None

@@ -7,9 +7,8 @@ A read finds the messages, and a transaction gives them to new turns if they sti
 PostgreSQL: the claim locks the rows of abandoned turns and of sessions, and skips what others have locked, so that
 workers never wait for each other. SQLite: one transaction writes at a time.
 
-A row that cannot be parsed is logged, and the other rows are claimed: an unreadable message gets the outcome
-`unreadable`, an unreadable turn the state `failed`. If only the stored history cannot be parsed, the turn is claimed as
-damaged, and its reply says so (`Turn.is_damaged`).
+A turn of which a row cannot be read is claimed to show the error (`Turn.fault`), and the other turns are claimed as
+usual. If no message of its session can be read, so that its address is unknown, it gets the state `failed`.
 """
 
 import hashlib
@@ -23,27 +22,30 @@ from functools import cache
 from itertools import groupby, takewhile
 from math import inf
 from sys import maxsize
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.errors import UnreadableRowError
 from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.messages.trigger import TRIGGER_KINDS
+from core.observability.secret_redaction import format_error
 from core.sessions.agent_routing import AgentRouter
 from core.sessions.resume import resume_run
 from core.store.database import Database
-from core.store.errors import collect_unreadable
+from core.store.errors import name_row
 from core.store.schema import human_requests, inbox, sessions, turns
 from core.store.workers.lease import Lease, has_no_live_owner
 from core.turns.queries import (
-    get_messages_of_turns,
     get_requesting_run,
+    get_turn_messages,
     get_turn_row,
     is_active,
     is_idle,
     is_waiting,
+    list_readable_messages,
     parse_inbox_message,
     prepare_rerun,
 )
@@ -55,9 +57,6 @@ log = logging.getLogger(__name__)
 #: Columns of `turns` that have the same name in `Turn`.
 SHARED_COLUMNS = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
-#: The text in `turns.error` of an active turn whose stored rows cannot be parsed.
-DAMAGED = "its rows cannot be read"
-
 #: Seconds after which a waiting message may have got the "queued" reaction from the platform adapter.
 QUEUED_REACTION_SECONDS = 0.2
 
@@ -66,13 +65,6 @@ MAX_MESSAGES = 20
 
 #: The most tries of a claim, while other workers claim what it has found.
 MAX_TRIES = 3
-
-
-class _QueuedMessage(NamedTuple):
-    """A claimed `inbox` row, with the message in its JSON."""
-
-    row: sa.Row[Any]
-    message: InboxMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +97,7 @@ async def claim_turns(
     People's own messages come before entries that no person wrote (see `core.messages.trigger`), in each session and
     over all sessions.
 
-    A turn that cannot be parsed gets the state `failed`, and such a message the outcome `unreadable`; neither is in the
-    result. Without anything to claim, the database is only read.
+    Without anything to claim, the database is only read.
 
     Args:
         running: the ids of the turns that this worker runs now: they are not claimed.
@@ -164,19 +155,20 @@ def _select_abandoned(dialect: str) -> sa.Select[Any]:
 
 
 async def _claim_abandoned(connection: AsyncConnection, parameters: Mapping[str, Any]) -> list[Turn]:
-    """Claim abandoned turns, and return them, the oldest first.
-
-    A turn whose row or messages cannot be parsed gets the state `failed`.
-    """
+    """Claim abandoned turns, and return them, the oldest first."""
     worker = parameters["worker"]
     resumed = list[Turn]()
-    damaged = set[str]()
     for row in (await connection.execute(_select_abandoned(connection.dialect.name), parameters)).all():
-        with collect_unreadable(row.id, damaged):
-            resumed.append(await _resumed_turn(connection, worker, row))
-    if damaged:
-        failed = {"state": "failed", "error": DAMAGED, "finished_at": time.time()}
-        await connection.execute(sa.update(turns).where(turns.c.id.in_(damaged)).values(failed))
+        try:
+            with name_row("turns", row.id):
+                resumed.append(await _resumed_turn(connection, worker, row))
+        except UnreadableRowError as error:
+            turn = await _failing_turn(connection, row.id, row, row.origin, error)
+            if turn.messages:
+                resumed.append(replace(turn, is_resumed=True, may_have_queued_reaction=True))
+            else:
+                failed = sa.update(turns).where(turns.c.id == row.id)
+                await connection.execute(failed.values(_failed_columns(error)))
     if resumed:
         claimed = {
             "owner": worker,
@@ -186,7 +178,9 @@ async def _claim_abandoned(connection: AsyncConnection, parameters: Mapping[str,
             "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
         }
         is_resumed = turns.c.id.in_([turn.id for turn in resumed])
-        await connection.execute(sa.update(turns).where(is_resumed).values(claimed))
+        update = sa.update(turns).where(is_resumed).values(claimed).returning(turns.c.id, turns.c.claim_number)
+        numbers = {row.id: row.claim_number for row in await connection.execute(update)}
+        resumed = [replace(turn, claim_number=numbers[turn.id]) for turn in resumed]
     return resumed
 
 
@@ -196,21 +190,17 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
     The stored ADK events of the turn's run are moved to the end of the history, unless the final text is stored.
 
     Raises:
-        ValueError: no message of the turn can be parsed.
+        UnreadableRowError: a row of the turn cannot be read.
     """
-    messages = (await get_messages_of_turns(connection, {row.origin})).get(row.origin)
-    if not messages:
-        raise ValueError("its messages cannot be read")
+    if not (messages := await get_turn_messages(connection, row.origin)):
+        raise UnreadableRowError(f"row {row.id} of turns has no message")
     is_answered = row.state == "answered"
-    damaged = {row.id} if row.error == DAMAGED else set[str]()
-    if not is_answered and not damaged:
-        with collect_unreadable(row.id, damaged):
-            await resume_run(connection, row.session, row.run or row.origin)
+    if not is_answered:
+        await resume_run(connection, row.session, row.run or row.origin)
     return Turn(
         **{name: getattr(row, name) for name in SHARED_COLUMNS},
         session_id=row.session,
         messages=messages,
-        claim_number=row.claim_number + 1,
         attempt=row.attempt + (row.owner not in (None, worker)),  # a turn that was handed back has no owner
         is_resumed=True,
         may_have_queued_reaction=True,
@@ -218,9 +208,31 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
         text=row.text if is_answered else None,
         partial_text="" if is_answered else row.text or "",
         cancel=row.cancel_reason and CancelReason(row.cancel_reason),
-        is_damaged=bool(damaged),
         meter=UsageMeter(row.id, row.usage, started_at=row.created_at),
     )
+
+
+async def _failing_turn(
+    connection: AsyncConnection, turn_id: str, row: sa.Row[Any], origin: str, error: UnreadableRowError
+) -> Turn:
+    """Return a turn that only shows an error, at the address of its newest readable message.
+
+    If none of its messages can be read, it has the newest one of the session; without any, it has no message.
+
+    Args:
+        row: the row of the turn, or of its first message.
+    """
+    is_other = sa.case((inbox.c.turn == origin, 0), else_=1)
+    stored = sa.select(inbox.c.message).where(inbox.c.session == row.session, inbox.c.message.is_not(None))
+    newest = stored.order_by(is_other, inbox.c.sent_at.desc()).limit(MAX_MESSAGES)
+    readable = list_readable_messages((await connection.execute(newest)).scalars())
+    if not readable:
+        log.error("turn %s of session %s fails without a reply: %s", turn_id, row.session, format_error(error))
+    return Turn(turn_id, row.session, row.generation, tuple(readable[:1]), "message", origin, fault=error)
+
+
+def _failed_columns(error: UnreadableRowError) -> dict[str, Any]:
+    return {"state": "failed", "error": format_error(error), "finished_at": time.time()}
 
 
 @cache
@@ -366,67 +378,63 @@ async def _claim_waiting(
     connection: AsyncConnection, worker: str, agents: AgentRouter, candidates: Sequence[_Candidate]
 ) -> list[Turn]:
     """Insert and return turns for idle sessions whose messages still wait and no other worker has locked."""
-    queued = await _read_claimed(connection, candidates)
-    new_turns = list[tuple[Turn, _QueuedMessage]]()
+    parameters = {
+        "claims": {str(id_): candidate.turn_id for candidate in candidates for id_ in candidate.message_ids},
+        "sessions": [candidate.session.session for candidate in candidates],
+    }
+    taken = await connection.execute(_take_messages(connection.dialect.name), parameters)
+    queued = {row.id: row for row in taken}
+    new_turns = list[tuple[Turn, str | None]]()
     for candidate in candidates:
         batch = [queued[id_] for id_ in candidate.message_ids if id_ in queued]
-        if batch and (turn := await _next_turn(connection, candidate, batch, agents)) is not None:
-            new_turns.append((turn, batch[0]))
+        if not batch:
+            continue
+        turn: Turn | None
+        try:
+            turn = await _next_turn(connection, candidate, batch, agents)
+        except UnreadableRowError as error:
+            turn = await _failing_turn(connection, candidate.turn_id, batch[0], candidate.turn_id, error)
+        if turn is not None:
+            new_turns.append((turn, batch[0].parent))
     if not new_turns:
         return []
     new = [
         {
             **{name: getattr(turn, name) for name in SHARED_COLUMNS},
             "session": turn.session_id,
-            "parent": first.row.parent,
+            "parent": parent,
             "state": "running",
             "owner": worker,
             "chunks": list(turn.message_ids),
             "created_at": time.time(),
-            "error": DAMAGED if turn.is_damaged else None,
+            "error": None,
+            "finished_at": None,
+            **(_failed_columns(turn.fault) if turn.fault is not None and not turn.messages else {}),
         }
-        for turn, first in new_turns
+        for turn, parent in new_turns
     ]
     await connection.execute(_INSERT_TURNS, new)
-    return [turn for turn, _ in new_turns]
-
-
-async def _read_claimed(connection: AsyncConnection, candidates: Sequence[_Candidate]) -> dict[int, _QueuedMessage]:
-    """Give waiting messages to their new turns, and return them by the ids of their rows.
-
-    Messages that cannot be parsed are logged, and get the outcome `unreadable`.
-    """
-    parameters = {
-        "claims": {str(id_): candidate.turn_id for candidate in candidates for id_ in candidate.message_ids},
-        "sessions": [candidate.session.session for candidate in candidates],
-    }
-    taken = dict[int, _QueuedMessage]()
-    damaged = list[int]()
-    for row in await connection.execute(_take_messages(connection.dialect.name), parameters):
-        if (message := parse_inbox_message(row.message)) is None:
-            damaged.append(row.id)
-        else:
-            taken[row.id] = _QueuedMessage(row, message)
-    if damaged:
-        log.error("the messages %s cannot be read", damaged)
-        unreadable = sa.update(inbox).where(inbox.c.id.in_(damaged))
-        await connection.execute(unreadable.values(outcome=InboxOutcome.UNREADABLE, turn=None))
-    return taken
+    return [turn for turn, _ in new_turns if turn.messages]
 
 
 async def _next_turn(
-    connection: AsyncConnection, candidate: _Candidate, batch: Sequence[_QueuedMessage], agents: AgentRouter
+    connection: AsyncConnection, candidate: _Candidate, batch: Sequence[sa.Row[Any]], agents: AgentRouter
 ) -> Turn | None:
     """Return the new turn that answers a batch of messages, for the caller to insert.
 
     The batch has the oldest messages, or one request for a rerun, or one decision. A request to retry a turn that has
     its answer by now gets the outcome `superseded`, and the result is None. If the turn to repeat or continue is
     deleted, the new turn is of the kind `message`.
+
+    Raises:
+        UnreadableRowError: a message, or a row of the turn to repeat, cannot be read.
     """
     session = candidate.session
     turn_id = candidate.turn_id
-    first = batch[0].row
-    messages = tuple(queued.message for queued in batch)
+    first = batch[0]
+    messages = tuple(message for row in batch if (message := parse_inbox_message(row.message, row.id)))
+    if not messages:
+        raise UnreadableRowError(f"row {first.id} of inbox has no message")
     turn = Turn(
         turn_id,
         first.session,
@@ -443,16 +451,14 @@ async def _next_turn(
     )
     if first.parent is None:
         return turn
-    damaged = set[str]()
-    with collect_unreadable(turn.id, damaged):
-        if (parent := await get_turn_row(connection, first.parent)) is None:
-            return turn
-        if first.kind == "retry" and parent.state == "done":  # the turn got its answer meanwhile
-            superseded = sa.update(inbox).where(inbox.c.id == first.id)
-            await connection.execute(superseded.values(outcome=InboxOutcome.SUPERSEDED, turn=None))
-            return None
-        turn = await _to_rerun(connection, turn, parent, first.kind)
-    return replace(turn, is_damaged=bool(damaged))
+    if (parent := await get_turn_row(connection, first.parent)) is None:
+        return turn
+    if first.kind == "retry" and parent.state == "done":  # the turn got its answer meanwhile
+        superseded = sa.update(inbox).where(inbox.c.id == first.id)
+        await connection.execute(superseded.values(outcome=InboxOutcome.SUPERSEDED, turn=None))
+        return None
+    with name_row("turns", parent.id):
+        return await _to_rerun(connection, turn, parent, first.kind)
 
 
 def _choose_agent(agents: AgentRouter, session: sa.Row[Any], message: InboxMessage) -> str:
@@ -475,7 +481,7 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
         kind=kind,
         origin=parent.origin,
         run=parent.run,
-        messages=(await get_messages_of_turns(connection, {parent.origin})).get(parent.origin, turn.messages),
+        messages=await get_turn_messages(connection, parent.origin) or turn.messages,
         message_ids=tuple(parent.chunks or ()),
         agent=parent.agent if kind == "retry" else turn.agent,
     )

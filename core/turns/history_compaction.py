@@ -224,7 +224,7 @@ class HistoryCompactor:
                 break
             rows = [*rows, *page_rows]
             last = page_rows[-1].id
-        begin = get_summary_start(before.event) if before else None
+        begin = get_summary_start(before) if before else None
         turn_rows = _cut_to_whole_turns(rows, self._budget)
         if not turn_rows:
             return None

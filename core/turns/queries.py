@@ -1,9 +1,9 @@
 """Queries and conditions over `inbox` and `turns` that several operations share."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.resume import discard_run, list_run_ids, resume_run
+from core.store.errors import name_row
 from core.store.schema import IS_PENDING, human_requests, inbox, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
 from core.store.upsert import build_insert
@@ -90,41 +91,34 @@ def session_generation(session_id: str) -> sa.ColumnElement[int]:
     return sa.func.coalesce(found, 1)
 
 
-def parse_inbox_message(data: object) -> InboxMessage | None:
-    """Return the message in the JSON of an `inbox` column; None for NULL and for damaged JSON."""
-    try:
-        return InboxMessage.from_json(data)
-    except ValueError:
-        return None
+def parse_inbox_message(data: object, id_: int) -> InboxMessage | None:
+    """Return the message in a column of `inbox`; None for NULL, which is a deleted message.
 
-
-async def get_messages_of_turns(
-    connection: AsyncConnection, turn_ids: Collection[str]
-) -> dict[str, tuple[InboxMessage, ...]]:
-    """Return the inbox messages of turns that are no reruns (see `Turn.origin`), by turn id, oldest first.
-
-    Messages that their authors deleted are left out, unless a turn has no others. A turn without a message that can be
-    parsed is not in the dict. An edited message has the text that the newest turn answered.
+    Raises:
+        UnreadableRowError: the value is no message; the error names the row with this id.
     """
-    query = (
-        sa.select(inbox.c.turn, inbox.c.message, inbox.c.outcome)
-        .where(inbox.c.turn.in_(turn_ids))
-        .order_by(inbox.c.turn, inbox.c.sent_at, inbox.c.id)
-    )
-    rows = (await connection.execute(query)).all()
-    by_turn = groupby(rows, key=lambda row: row.turn)
-    found = {
-        turn: [(row.outcome, message) for row in messages_ if (message := parse_inbox_message(row.message))]
-        for turn, messages_ in by_turn
-    }
-    undeleted = {
-        turn: [message for outcome, message in messages_ if outcome is None] for turn, messages_ in found.items()
-    }
-    return {
-        turn: tuple(undeleted[turn] or (message for _, message in messages_))
-        for turn, messages_ in found.items()
-        if messages_
-    }
+    with name_row("inbox", id_):
+        return None if data is None else InboxMessage.from_json(data)
+
+
+def list_readable_messages(column: Iterable[object]) -> list[InboxMessage]:
+    """Return the messages in values of `inbox.message`, without those that are deleted or cannot be read."""
+    found = list[InboxMessage]()
+    for data in column:
+        with suppress(ValueError):
+            found.append(InboxMessage.from_json(data))
+    return found
+
+
+async def get_turn_messages(connection: AsyncConnection, origin: str) -> tuple[InboxMessage, ...]:
+    """Return the inbox messages of a turn that is no rerun (see `Turn.origin`), oldest first.
+
+    Messages that their authors deleted are left out, unless the turn has no others. An edited message has the text that
+    the newest turn answered.
+    """
+    rows = await get_inbox_rows(connection, origin)
+    rows = [row for row in rows if row.outcome is None] or rows
+    return tuple(message for row in rows if (message := parse_inbox_message(row.message, row.id)))
 
 
 async def get_inbox_rows(connection: AsyncConnection, *origins: str) -> Sequence[sa.Row[Any]]:
@@ -146,7 +140,7 @@ class RunAuthors:
         answers: the people who answered questions of these runs by a form, as `to_user_state` returns them. Of a
             forgotten person, only that there was one.
         first_author_ids: the platform's ids of the authors of the oldest run's messages.
-        is_complete: whether each message can be read, so that its author is known.
+        is_complete: whether each message is stored, so that its author is known.
     """
 
     messages: tuple[InboxMessage, ...]
@@ -177,7 +171,7 @@ async def get_run_authors(connection: AsyncConnection, session_id: str, run: str
         asked = sa.select(c.run).where(c.session == session_id, c.answer_run == origin)
         asking_run = (await connection.execute(asked)).scalar() or ""
     found = await get_inbox_rows(connection, *origins)
-    messages_ = [(row.turn, message) for row in found if (message := parse_inbox_message(row.message))]
+    messages_ = [(row.turn, message) for row in found if (message := parse_inbox_message(row.message, row.id))]
     return RunAuthors(
         tuple(message for _, message in messages_),
         tuple(answers),

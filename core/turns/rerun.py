@@ -54,7 +54,7 @@ async def create_rerun_message(
     turn = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
     rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
     undeleted = [row for row in rows if row.outcome is None]
-    answered = [message for row in undeleted if (message := parse_inbox_message(row.message))]
+    answered = [message for row in undeleted if (message := parse_inbox_message(row.message, row.id))]
     if turn is None or turn.generation != generation or not answered:
         return RerunDenial.EXPIRED
     if author is not None and author not in {message.author for message in answered}:

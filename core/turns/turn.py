@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from core.errors import UnreadableRowError
 from core.messages.inbox_message import InboxMessage
 from core.turns.queries import RerunKind
 from core.usage.meter import UsageMeter
@@ -54,7 +55,7 @@ class Turn:
         cancel: the reason to cancel the turn, as stored at the claim; None if it was not cancelled then.
         may_answer_question: False if the session certainly has no question of an agent to a person.
         may_have_followers: False if certainly no other message of the session waited when the turn was claimed.
-        is_damaged: whether the stored history could not be parsed: the reply then says so.
+        fault: a stored row that the turn needs cannot be read, so that the turn only shows this error.
     """
 
     id: str
@@ -76,7 +77,7 @@ class Turn:
     cancel: CancelReason | None = None
     may_answer_question: bool = field(default=True, compare=False)
     may_have_followers: bool = field(default=True, compare=False)
-    is_damaged: bool = False
+    fault: UnreadableRowError | None = None
     meter: UsageMeter = field(default_factory=UsageMeter, compare=False, repr=False)
 
     def __post_init__(self) -> None:

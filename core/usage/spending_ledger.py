@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.tasks import run_every
 from core.observability import metrics
 from core.store.database import Database
-from core.store.errors import UNREADABLE_ERRORS
+from core.store.errors import PARSE_ERRORS
 from core.store.schema import spending, turns
 from core.usage import SpendingDimension
 from core.usage.meter import ModelCall, UsageMeter
@@ -264,7 +264,7 @@ def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices)
     try:
         meter = UsageMeter(turn_id, usage, started_at=started_at)
         return make_rows(meter.calls, {"day": meter.day, **(usage or {})}, prices)
-    except UNREADABLE_ERRORS:
+    except PARSE_ERRORS:
         log.error("the usage of turn %s is unreadable and counts as zero", turn_id)
         return []
 

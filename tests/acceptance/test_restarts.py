@@ -21,7 +21,7 @@ from chatrig.models import (
     ScriptedGemini,
     ScriptedResponse,
 )
-from core.errors import DamagedSessionError
+from core.errors import UnreadableRowError
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
 
@@ -135,7 +135,9 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
     await bot.run_on_all_platforms(retry_turn)
 
 
-async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: Path) -> None:
+async def test_unreadable_rows_end_in_one_error_message_each_and_block_no_other(
+    start: StartBot, tmp_path: Path
+) -> None:
     bot = await start(DATA_DIR=str(tmp_path / "data"))
     bot.answer = lambda request: "Here." if "before" in request.text else [Say("Beginning"), Pause(60.0)]
     conversations, others, known = start_conversations(bot), start_conversations(bot), start_conversations(bot)
@@ -158,14 +160,19 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
         database.execute(f"UPDATE turns SET attempt = 'many', chunks = '7' WHERE state = 'running' AND {condition}")
         database.execute(f"UPDATE inbox SET message = '{{' WHERE turn IS NULL AND {condition}")
         stored = "session IN (SELECT session FROM messages WHERE content LIKE '%before this%')"
-        database.execute(f"UPDATE messages SET event = NULL, tool_calls = '7' WHERE {stored}")
+        database.execute(f"UPDATE messages SET event = '{{' WHERE {stored}")
+
+    def count_errors(conversation: BotConversation) -> int:
+        return sum(UnreadableRowError.public in reply.text for reply in conversation.replies())
 
     async def check_answers(platform: Platform) -> None:
         conversation = conversations[platform]
         await bot.wait_for_reply(platform, others[platform], lambda text: text == "All of it.")
+        await platform.wait_for(lambda: count_errors(conversation) == 2)  # of the turn, and of the waiting message
         await bot.ask(platform, conversation, "again", "All of it.")
         await known[platform].say("and?")
-        await bot.wait_for_reply(platform, known[platform], lambda text: DamagedSessionError.public in text)
+        await platform.wait_for(lambda: count_errors(known[platform]) == 1)
+        assert count_errors(conversation) == 2
         for conversation_ in (conversation, known[platform]):
             await bot.ask(platform, conversation_, "reset", words.RESET_DONE)
             await bot.ask(platform, conversation_, "anew", "All of it.")

@@ -25,7 +25,7 @@ from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
-from core.errors import DamagedSessionError, StoreError, SurfaceError
+from core.errors import StoreError, SurfaceError, UnreadableRowError
 from core.inbox.entries import EntryStore, InboxEntry
 from core.inbox.store import InboxStore
 from core.inbox.triggered import TriggeredEntries
@@ -360,14 +360,14 @@ async def test_a_failed_insert_is_reported_to_the_adapter(
 async def test_a_permanently_failing_command_gets_one_apology(
     recorder: IntakeRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def raise_damaged_session(*_: Any, **__: Any) -> Any:
-        raise DamagedSessionError("a row cannot be read")
+    async def raise_unreadable(*_: Any, **__: Any) -> Any:
+        raise UnreadableRowError("a row cannot be read")
 
     await recorder.receive("hello")
-    monkeypatch.setattr(recorder.conversations, "get_status", raise_damaged_session)
+    monkeypatch.setattr(recorder.conversations, "get_status", raise_unreadable)
     message = await recorder.receive("info")
     await recorder.deliver(message)
-    assert recorder.said == [ENGLISH.format_error(DamagedSessionError.public)]
+    assert recorder.said == [ENGLISH.format_error(UnreadableRowError.public)]
 
 
 async def test_a_command_that_cannot_be_stored_runs_when_it_is_redelivered(

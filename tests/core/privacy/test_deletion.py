@@ -11,6 +11,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.conversations.feedback import FeedbackStore
+from core.errors import UnreadableRowError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox.watermarks import Watermarks
 from core.models.tokens import TokenCounter
@@ -303,6 +304,46 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     assert [used["input"] for used in usage] == [3, 3]  # token sums are not deleted
     assert await conversations.list_spending() == [("", "", 2, 2 * COST), ("slack:U0GRACE", "Grace", 1, COST)]
     assert await conversations.find_columns("Grace", "harmless teapot") != []
+
+
+@pytest.mark.parametrize(
+    ("table", "damage"),
+    [("messages", {"event": "{"}), ("inbox", {"message": 7}), ("messages", {"attribution": {"people": ["U0ZOFIA"]}})],
+)
+async def test_an_unreadable_row_is_named_and_only_its_session_is_not_redacted(
+    conversations: StoredConversations, database: FailingDatabase, table: str, damage: dict[str, Any]
+) -> None:
+    broken = "slack:T1:C2:173"
+    for session in (broken, SHARED):
+        await conversations.say(session, "U0ZOFIA", "Zofia", "vermilion umbrella")
+        await conversations.say(session, "U0GRACE", "Grace", "harmless teapot")
+    rows = metadata.tables[table]
+    async with database.write() as connection:
+        newest = sa.select(sa.func.min(rows.c.id)).where(rows.c.session == broken).scalar_subquery()
+        await connection.execute(sa.update(rows).where(rows.c.id == newest).values(damage))
+    deletion = DeletionService(database, PRICES)
+    with pytest.raises(UnreadableRowError, match=rf"row 1 of {table} cannot be read"):
+        await deletion.delete(DeletionRequest(user_id="U0ZOFIA"))
+    assert (await deletion.delete(DeletionRequest(session_id=broken))).conversations == 1
+    await deletion.delete(DeletionRequest(user_id="U0ZOFIA"))
+    assert await conversations.find_columns(*WORDS) == []
+    assert await conversations.find_columns("harmless teapot") != []
+
+
+async def test_an_unreadable_row_is_named_and_only_its_session_does_not_expire(
+    conversations: StoredConversations, database: FailingDatabase
+) -> None:
+    for session in (SHARED, ALONE):
+        await conversations.say(session, "U0GRACE", "Grace", "harmless teapot")
+    async with database.write() as connection:
+        await connection.execute(sa.update(messages).values(created_at=1.0))
+        damaged = messages.c.event.contains('"data"') & (messages.c.session == SHARED)
+        await connection.execute(sa.update(messages).where(damaged).values(event='{"data"', created_at=time.time()))
+    with pytest.raises(UnreadableRowError, match=f"row 1 of messages cannot be read .session {SHARED}."):
+        await RetentionService(database, PRICES, days=1).delete_expired()
+    async with database.read() as connection:
+        left = (await connection.execute(sa.select(messages.c.session).distinct())).scalars().all()
+    assert left == [SHARED]
 
 
 async def test_the_time_zone_of_a_deleted_user_is_removed(

@@ -2,6 +2,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -9,6 +10,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.conversations.feedback import FeedbackStore
+from core.errors import UnreadableRowError
 from core.inbox.store import InboxStore
 from core.models.tokens import TokenCounter
 from core.privacy import export_attachments as exported
@@ -134,6 +136,17 @@ async def test_the_json_export_has_the_same_content_and_the_files(
     assert await exported.write_files(database, SESSION, files, folder) == 1
     assert (folder / run["files"][0]["name"]).read_bytes() == b"a,b"
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("form", ["md", "json"])
+@pytest.mark.parametrize("damage", [{"event": "{"}, {"attribution": [7], "event": '{"data"'}, {"tool_calls": ["x"]}])
+async def test_an_unreadable_row_ends_the_export_with_an_error_that_names_it(
+    database: FailingDatabase, conversation: str, form: str, damage: dict[str, Any]
+) -> None:
+    async with database.write() as connection:
+        await connection.execute(sa.update(messages).where(messages.c.id == 2).values(damage))
+    with pytest.raises(UnreadableRowError, match=r"^row 2 of messages cannot be read$"):
+        await export_text(database, form)
 
 
 async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(

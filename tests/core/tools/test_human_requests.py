@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.conversations.service import ConversationService
-from core.errors import SurfaceError, TurnLostError
+from core.errors import SurfaceError, TurnLostError, UnreadableRowError
 from core.inbox.store import InboxStore
 from core.messages.identity import AUTHOR, EVERYONE, OTHERS, User
 from core.privacy.redaction import is_only_author
@@ -287,17 +287,29 @@ async def test_people_who_fill_in_one_form_keep_their_own_pages(
     assert (decided.answer, decided.drafts) == ("M", {})
 
 
-async def test_a_request_with_unreadable_arguments_breaks_no_other(
-    inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService, database: FailingDatabase
+@pytest.mark.parametrize("damage", ["7", '["x"]', "[" * 5000 + "]" * 5000])
+async def test_an_unreadable_request_is_named_and_expires_with_the_others(
+    inbox: InboxStore,
+    turns: TurnStore,
+    approvals: HumanRequestService,
+    database: FailingDatabase,
+    damage: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    turn = await create_turn_with_requests(inbox, turns, approvals, make_request(1), make_request(2))
-    one, two = await approvals.list_of_turn(turn.id)
+    await create_expired_requests(inbox, turns, database, approvals)
+    (one,), (two,) = [await approvals.list_open(session_id=session) for session in ("one", "two")]
     async with database.write() as connection:
         await connection.execute(
             sa.text("UPDATE human_requests SET arguments = :text WHERE id = :id"),
-            {"text": "[" * 5000 + "]" * 5000, "id": one.id},
+            {"text": damage, "id": one.id},
         )
-    assert [request.id for request in await approvals.list_of_turn(turn.id)] == [two.id]
+    unreadable = f"row {one.id} of human_requests cannot be read"
+    with pytest.raises(UnreadableRowError, match=unreadable):
+        await approvals.get(one.id)
+    assert [request.id for request in await approvals.expire()] == [two.id]
+    assert caplog.text.count(unreadable) == 1
+    assert await approvals.expire() == []
+    assert [turn.session_id for turn in await turns.claim(2)] == ["two"]
 
 
 HOURLY = UserRateLimiter(user=RateLimit(2, 3_600))

@@ -304,29 +304,6 @@ async def test_a_lasting_fault_is_raised_after_retries_and_the_turn_resumes_late
     assert [left.id for left in await turns.claim(10)] == [turn.id]
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"text": "half"}'])
-async def test_an_unreadable_message_blocks_no_other(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    if not database.is_sqlite and damage == "{":  # PostgreSQL rejects invalid JSON
-        damage = "0"
-    left, first, other = inbound(session="p:left"), inbound(session="p:a"), inbound(session="p:b")
-    await inbox.accept(left)
-    (claimed_turn,) = await turns.claim(1)
-    for message in (first, inbound(session="p:a"), other):
-        await inbox.accept(message)
-    async with database.write() as connection:
-        broken = inbox_table.c.event_key.in_([left.event_key, first.event_key])
-        await connection.execute(sa.update(inbox_table).where(broken).values(message=sa.text(f"'{damage}'")))
-    claimed = await turns.claim(10)
-    assert [(turn.session_id, len(turn.messages)) for turn in claimed] == [("p:a", 1), ("p:b", 1)]
-    assert f"the stored rows of {claimed_turn.id} cannot be read" in caplog.text
-    assert "the messages [" in caplog.text
-    await inbox.accept(inbound(session="p:left"))
-    (turn,) = await turns.claim(10, running=[turn.id for turn in claimed])
-    assert turn.session_id == "p:left"
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=15), st.integers(1, 4))
 async def test_every_message_gets_one_turn_in_the_order_of_its_session(
