@@ -1,0 +1,1 @@
+"""Turns that no message of a person begins."""
