@@ -213,11 +213,19 @@ class _PlainText(Dialect):
 
 _PLAIN_TEXT = _PlainText()
 _MARKUP_SIGN = re.compile(r"[\\`*_~\[<&]")
+_PLAIN_SIGN = re.compile(  # an underscore within a word is text
+    r"(?P<address>https?://[^\s<>`*\[\]\\|]+)|[\\`*~\[\]<&|]|(?<![^\W_])_|_(?![^\W_])"
+)
 
 
 def plain_text(text: str) -> str:
     """Return inline Markdown as plain text, with the URLs of links in parentheses."""
     return _join_parts(_plain_parts(text), _PLAIN_TEXT) if _MARKUP_SIGN.search(text) else text
+
+
+def escape_markdown(text: str) -> str:
+    """Return plain text as Markdown that shows it, for the middle of a line; addresses stay links."""
+    return _PLAIN_SIGN.sub(lambda found: found[0] if found["address"] else f"\\{found[0]}", text)
 
 
 def _plain_parts(text: str) -> Iterator[tuple[bool, str]]:

@@ -9,6 +9,7 @@ from channels.access import AccessDecision, AccessPolicy
 from channels.base import Priority
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.markdown.inline_renderer import escape_markdown
 from channels.markdown.times import format_time
 from channels.platform import Platform
 from channels.rate_limits.retries import RefusedError
@@ -85,7 +86,7 @@ class TriggerPlacer:
         return decision is AccessDecision.ALLOWED
 
     def _render(self, message: InboxMessage, trigger: Trigger, say: MessageCatalog) -> str:
-        title = message.text if trigger.is_plain else trigger.title
+        title = message.text if trigger.is_plain else escape_markdown(trigger.title)
         lines = [say(_HEADERS[trigger.kind], title=title)]
         if time.time() - trigger.due_at > LATE_SECONDS:
             lines.append(say(words.LATE, time=format_time(trigger.due_at)))

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from channels.markdown.dialect import MARKDOWN
 from channels.markdown.inline import InlineParser
-from channels.markdown.inline_renderer import plain_text, remove_unfinished, render_inline
+from channels.markdown.inline_renderer import escape_markdown, plain_text, remove_unfinished, render_inline
 
 texts = st.lists(
     st.one_of(
@@ -103,3 +103,14 @@ def test_removing_the_unfinished_end_adds_no_text(text: str) -> None:
 )
 def test_a_cell_is_plain_text(cell: str, text: str) -> None:
     assert plain_text(cell) == text
+
+
+@given(st.text("ab_*~`[]()<>&|\\!#;:/ @", max_size=20))
+def test_escaped_text_is_shown_as_it_is(text: str) -> None:
+    shown = plain_text(f"a {escape_markdown(text)} a")
+    assert shown == f"a {text} a"
+
+
+def test_names_with_underscores_and_addresses_are_not_escaped() -> None:
+    text = "full_name, see https://a.example/x_y_?a=1&b=2"
+    assert escape_markdown(text) == text
