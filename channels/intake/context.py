@@ -117,7 +117,7 @@ class PromptContext:
                 if reference.file is not None and reference.is_text:
                     prompt_files.append(replace(reference.file, part=len(parts)))
                     parts.append(("", build_quote(_FILES_TITLE, [self._quote_file(reference)])))
-            text = escape_brackets(message_text.text)
+            text = message_text.text if message.is_prompt else escape_brackets(message_text.text)
             if not message_text.is_one_to_one:
                 text = attribute_text(self.names[message.author], text)
             if message is messages[-1] and (time := describe_local_time(message_text.time_zone, message.sent_at)):

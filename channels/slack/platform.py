@@ -85,13 +85,13 @@ class SlackPlatform:
         await self.api.for_team(team).token()  # fails before a model call if the app was uninstalled
         bot = str(inbound.address.get("bot", ""))
         users = [user for user in (bot, "" if inbound.is_bot else inbound.author) if user]
-        names = await self.directory.get_names(team, users, [inbound.text])
+        names = await self.directory.get_names(team, users, [] if inbound.is_prompt else [inbound.text])
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         name = names[inbound.author]
         bot_name = names.get(bot, "")
         text = MessageText.from_message(
-            to_plain_text(inbound.text, names),
+            inbound.text if inbound.is_prompt else to_plain_text(inbound.text, names),
             name,
             inbound.attachments,
             is_one_to_one=is_direct,

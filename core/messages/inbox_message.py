@@ -145,6 +145,11 @@ class InboxMessage:
         return next((part[ABOUT] for part in self.references if ABOUT in part), None)
 
     @property
+    def is_prompt(self) -> bool:
+        """True if the text is a prompt that this program made: no markup of a platform, and with frames around data."""
+        return self.trigger is not None and self.trigger.kind != "schedule"
+
+    @property
     def is_bot(self) -> bool:
         return self.author.startswith(BOT_PREFIX)
 
