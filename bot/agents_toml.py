@@ -134,7 +134,7 @@ def read_agents(file: Path) -> AgentsFile:
     except OSError as error:
         raise SettingsError(f"AGENTS_FILE={file}: it cannot be read ({error.strerror})") from None
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file}: it is not TOML: {_error_position(error)}") from None
+        raise SettingsError(f"{file}: it is not TOML: {describe_error_position(error)}") from None
     except ValueError:
         raise SettingsError(f"{file}: it is not UTF-8 text: save it as UTF-8") from None
     try:
@@ -146,7 +146,7 @@ def read_agents(file: Path) -> AgentsFile:
     return content
 
 
-def _error_position(error: tomllib.TOMLDecodeError) -> str:
+def describe_error_position(error: tomllib.TOMLDecodeError) -> str:
     found = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
     return found[1] if found else "look at its brackets and quotation marks"
 

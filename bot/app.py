@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.connections import raise_open_files_limit
+from bot.hook_routes import HookRoutes
+from bot.hooks_toml import read_hooks
 from bot.monitoring import trace_export as traces
 from bot.monitoring.health import HealthMonitor
 from bot.runtime import load_agents
@@ -22,6 +24,7 @@ from channels.requests.request_message import RequestMessages
 from channels.settings import BackfillLimits
 from channels.turns.error_messages import ErrorMessages
 from channels.turns.update_after_edit import ReplyRerenderer
+from core.automation.hooks import Hook, HookStore
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks, run_in_background
@@ -115,7 +118,8 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             run_server(settings.port, routes, is_needed=settings.needs_public_http, host=settings.listen_address)
         )
         bot = await stack.enter_async_context(_build(settings))
-        server.add_routes([route for adapter in bot.adapters for route in adapter.routes])
+        hooks = HookRoutes(bot.hooks, HookStore(bot.database, bot.triggered.wake), health)
+        server.add_routes([*hooks.routes, *(route for adapter in bot.adapters for route in adapter.routes)])
         if metrics is not None:
             platforms = bot.platforms.values()
             await stack.enter_async_context(metrics.include_parts(platforms, bot.worker, bot.database))
@@ -156,6 +160,7 @@ class _BotParts:
     triggered: TriggeredEntries
     platforms: Platforms
     adapters: Sequence[PlatformAdapter]
+    hooks: Mapping[str, Hook]
 
 
 @asynccontextmanager
@@ -175,6 +180,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         )
         prices = Prices(settings.prices_file)
         loaded = await load_agents(settings, database, prices, stack)
+        hooks = read_hooks(settings)
         spending = SpendingStore(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
         await retry_store(lease.acquire, operation="the lease", timeout_seconds=START_TIMEOUT_SECONDS)
@@ -262,7 +268,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             async with spending_limiter.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 
-        yield _BotParts(database, worker, answer, triggered, platforms, adapters)
+        yield _BotParts(database, worker, answer, triggered, platforms, adapters, hooks)
 
 
 def _make_platforms(

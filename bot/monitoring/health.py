@@ -51,6 +51,10 @@ class HealthMonitor:
     def reasons(self) -> list[str]:
         return list(self._reasons.values())
 
+    @property
+    def is_stopping(self) -> bool:
+        return "stop" in self._reasons
+
     def mark_stopping(self) -> None:
         """Report the bot as not ready from now on."""
         self._reasons["stop"] = "stopping"

@@ -82,6 +82,8 @@ _PROTECTIVE_WORDS = frozenset(
 class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     """All settings of the process; `.env.example` explains each."""
 
+    hooks_file: Path = Path("hooks.toml")
+
     database_url: Annotated[str, AfterValidator(normalize_database_url)] = ""
     database_pool_size: int = Field(default=15, ge=3)
     data_dir: Path = Path(".parley")
@@ -148,10 +150,21 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
         return self.database_url or f"sqlite+aiosqlite:///{self.data_dir / 'parley.db'}"
 
     @property
+    def hooks_path(self) -> Path | None:
+        """Path of the file with the hooks; None if there are none."""
+        return self.hooks_file if "hooks_file" in self.model_fields_set or self.hooks_file.exists() else None
+
+    @property
+    def needs_public_http(self) -> bool:
+        """True if Slack, a browser that installs the app, or the sender of a hook sends requests to this process."""
+        return self.hooks_path is not None or super().needs_public_http
+
+    @property
     def listen_address(self) -> str | None:
         """Address that the HTTP server listens on; None for all interfaces.
 
-        Without `listen_host`, it is None if Slack or Heroku's router sends requests to this server, else loopback.
+        Without `listen_host`, it is None if other programs send requests to this server (see `needs_public_http`), or
+        Heroku's router does; else loopback.
         """
         return self.listen_host or (None if self.needs_public_http or "DYNO" in os.environ else LOOPBACK)
 

@@ -10,6 +10,8 @@ from google.adk.sessions import InMemorySessionService
 from bot import output as tables
 from bot import settings as configuration
 from bot.agents import find_unusable_tools, make_agents, make_model_registry
+from bot.hook_routes import HOOKS_PATH
+from bot.hooks_toml import read_hooks
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.probes import CheckResult, CheckVerdict, make_success, to_failures
@@ -86,6 +88,18 @@ async def _check_access(settings: Settings) -> list[CheckResult]:
     return [*notes, *(CheckResult(CheckVerdict.FAIL, fault) for fault in faults)]
 
 
+async def _check_hooks(settings: Settings) -> list[CheckResult]:
+    hooks = read_hooks(settings)
+    notes = await trials.find_port_warnings(settings.port, settings.listen_address) if hooks else []
+    return [
+        *(
+            CheckResult(CheckVerdict.OK, f"hook {name}: POST {HOOKS_PATH}{name} begins turns in {hook.place}")
+            for name, hook in hooks.items()
+        ),
+        *(CheckResult(CheckVerdict.NOTE, f"hooks: {line}") for line in notes),
+    ]
+
+
 async def _check_database(settings: Settings) -> list[CheckResult]:
     return await trials.check_database(settings.database_address, settings.token_encryption_key)
 
@@ -160,6 +174,7 @@ _CHECKS: Mapping[str, Callable[[Settings], Awaitable[list[CheckResult]]]] = {
     "Slack": _check_slack,
     "Discord": _check_discord,
     "access": _check_access,
+    "hooks": _check_hooks,
     "the database": _check_database,
     "agents and models": _check_agents_and_models,
     "the tokenizer": _check_vocabulary,

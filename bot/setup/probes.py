@@ -27,6 +27,9 @@ from core.store.database import Database, find_sqlite_file
 from core.store.engine_options import engine_options
 from core.store.migrate import list_pending
 
+#: Seconds that a connection to the bot's own port may take.
+PORT_TIMEOUT_SECONDS = 2.0
+
 
 class CheckVerdict(Enum):
     """Verdict of a check: success, suggestion (`NOTE`) or failure."""
@@ -89,6 +92,27 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
         *(CheckResult(CheckVerdict.NOTE, f"Discord: {line}") for line in report.warnings),
         *(CheckResult(CheckVerdict.FAIL, line) for line in report.faults),
     ]
+
+
+async def find_port_warnings(port: int, host: str | None) -> list[str]:
+    """Return a line for each reason why other programs cannot send requests to the bot.
+
+    On Heroku, a command runs in a dyno of its own, so that no port of the bot can be asked.
+    """
+    if "DYNO" in os.environ:
+        return ["only the process type `web` has a port: `heroku ps:scale web=1 worker=0`"]
+    if not port:
+        return ["PORT=0 takes any free port, of this machine only: set one that the senders know"]
+    local = ("127.0.0.1", "localhost", "::1")
+    lines = [f"LISTEN_HOST={host}: only this machine, or a proxy on it, can send requests"] if host in local else []
+    target = host if host and host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared, not bound
+    try:
+        async with asyncio.timeout(PORT_TIMEOUT_SECONDS):
+            _, writer = await asyncio.open_connection(target, port)
+    except (OSError, TimeoutError):
+        return [*lines, f"nothing listens at PORT={port} of this machine: start the bot with `parley run`"]
+    writer.close()
+    return lines
 
 
 async def check_database(url: str, encryption_key: str = "") -> list[CheckResult]:

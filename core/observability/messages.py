@@ -50,12 +50,14 @@ _EXPECTED: Mapping[str, str] = MappingProxyType(
 #: The texts of limits by pydantic's type of the error; names in braces are of pydantic's context.
 _LIMITS: Mapping[str, str] = MappingProxyType(
     {
-        "greater_than": "more than {gt:g}",
-        "greater_than_equal": "at least {ge:g}",
-        "less_than": "less than {lt:g}",
-        "less_than_equal": "at most {le:g}",
+        "greater_than": "more than {gt:.15g}",
+        "greater_than_equal": "at least {ge:.15g}",
+        "less_than": "less than {lt:.15g}",
+        "less_than_equal": "at most {le:.15g}",
         "string_too_long": "at most {max_length} characters long",
         "literal_error": "{expected}",
+        "enum": "{expected}",
+        "too_long": "at most {max_length} entries long",
     }
 )
 
