@@ -5,7 +5,9 @@ from benchmarks.replies.contenders import nanobot, slack_runner
 from benchmarks.replies.contenders.base import ReplyContender
 from benchmarks.replies.contenders.parley import NAME
 from benchmarks.replies.contenders.registry import CONTENDERS
+from benchmarks.replies.floors import LIMITS, LimitWindow
 from benchmarks.replies.load import Ending, Load
+from chatrig.slack.api import limits
 
 #: Speed for a test: the figures then depend on this machine.
 QUICK_SPEED = 40.0
@@ -35,3 +37,9 @@ async def test_parley_loses_no_reply_of_a_staggered_load(platform: str) -> None:
     cell = await measure(parley, Load(4, 2, Ending.SUCCESSIVE, QUICK_SPEED))
     assert (cell.wrong, cell.failures) == (0, {})
     assert cell.age >= cell.age_floor
+
+
+def test_the_limits_of_the_floors_equal_those_of_the_simulator() -> None:
+    edits, appends, stops = (rate.max_calls for rate in (limits.TIER_3, limits.TIER_4, limits.TIER_2))
+    assert LIMITS["slack"].edits == LimitWindow(edits + appends + stops, 60, is_sliding=True)
+    assert LIMITS["slack"].endings == LimitWindow(edits + stops, 60, is_sliding=True)

@@ -25,38 +25,11 @@ def write_module(root: Path, text: str, name: str = "queues") -> Path:
     return path
 
 
-def test_expressions_and_statements_change_and_annotations_and_logs_do_not(tmp_path: Path) -> None:
-    write_module(tmp_path, SOURCE)
-    assert [(c.mutation.before, c.mutation.after) for c in list_candidates(tmp_path)] == [
-        ("size > 3 and (not self.closed)", "size > 3 or not self.closed"),
-        ("size > 3", "size >= 3"),
-        ("3", "4"),
-        ("not self.closed", "self.closed"),
-        ("self.wake()", "pass"),
-        (
-            "return [item for item in self.items if item != f'a {size}'][:size + 1]",
-            "return None",
-        ),
-        ("item != f'a {size}'", "item == f'a {size}'"),
-        ("size + 1", "size - 1"),
-        ("1", "2"),
-    ]
-
-
 def test_each_mutation_changes_the_module_and_leaves_it_valid(tmp_path: Path) -> None:
     path = write_module(tmp_path, SOURCE)
     for candidate in list_candidates(tmp_path):
         assert ast.dump(ast.parse(apply_mutation(candidate, SOURCE))) != ast.dump(ast.parse(SOURCE))
     assert path.read_text() == SOURCE
-
-
-def test_a_mutation_is_found_again_after_other_changes_of_its_module(tmp_path: Path) -> None:
-    write_module(tmp_path, SOURCE)
-    before = [candidate.mutation for candidate in list_candidates(tmp_path)]
-    write_module(
-        tmp_path, "import asyncio\n\n\n" + SOURCE.replace("self.wake()", "self.wake()\n            self.count = 1")
-    )
-    assert set(before) <= {candidate.mutation for candidate in list_candidates(tmp_path)}
 
 
 def test_a_mutation_without_source_is_drawn_again_from_its_successor(tmp_path: Path) -> None:

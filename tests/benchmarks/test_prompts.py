@@ -2,11 +2,7 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.prompts import CONVERSATIONS, TARGET_FRACTION, MeasuredConversation, list_shared_fractions, measure
-
-
-def test_the_shared_fraction_is_counted_from_the_first_character() -> None:
-    assert list_shared_fractions(["abcd", "abcdef", "abxdef", "ab"]) == [1.0, 2 / 6, 2 / 6]
+from benchmarks.prompts import CONVERSATIONS, TARGET_FRACTION, MeasuredConversation, measure
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ from xml.etree import ElementTree
 
 from benchmarks.replies.cell import Cell
 from benchmarks.replies.plot import plot
-from benchmarks.replies.report import format_line, table
 
 CELL = Cell(
     platform="slack",
@@ -32,19 +31,6 @@ CELL = Cell(
     failures={},
 )
 LOSER = replace(CELL, contender="Another's policy", wrong=3, end_median=None, end_p99=None, cpu=0.97)
-
-
-def test_the_table_has_a_block_per_load_with_contenders_and_floor() -> None:
-    report = table([LOSER, CELL, replace(CELL, replies=1, channels=1)])
-    assert report.count("**Slack, 10 replies in 5 channels, ending together**") == 1
-    assert report.count("**Slack, 1 reply in 1 channel, ending together**") == 1
-    assert report.count("| *floor* |") == 2
-    assert "| Parley | 63 | 3 | 0 | 4.00 s | x 2.00 | x 4.55 | 0.10 s | x 2.00 | 0.09 s | 0.20 s | 93% | 4 /" in report
-
-
-def test_lost_replies_have_no_ending_and_a_saturated_cell_is_marked() -> None:
-    assert "Another's policy (CPU)" in format_line(LOSER)
-    assert "never" in format_line(LOSER)
 
 
 def test_the_plot_is_an_svg_with_each_contender() -> None:
