@@ -25,43 +25,6 @@ ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "examples" / "daylight"
 UNIT = PROJECT / "parley@.service"
 
-#: Heroku: the keys of `app.json`, and the dyno sizes of the common runtime.
-APP_KEYS = {
-    "name",
-    "description",
-    "keywords",
-    "website",
-    "repository",
-    "logo",
-    "success_url",
-    "scripts",
-    "env",
-    "formation",
-    "addons",
-    "buildpacks",
-    "environments",
-    "stack",
-    "image",
-}
-SIZES = {"eco", "basic", "standard-1x", "standard-2x", "performance-m", "performance-l"}
-
-#: Docker: the instructions of a Dockerfile.
-INSTRUCTIONS = {
-    "ARG",
-    "CMD",
-    "COPY",
-    "ENTRYPOINT",
-    "ENV",
-    "EXPOSE",
-    "FROM",
-    "HEALTHCHECK",
-    "RUN",
-    "STOPSIGNAL",
-    "USER",
-    "VOLUME",
-    "WORKDIR",
-}
-
 
 def list_commands() -> set[str]:
     command = typer.main.get_command(cli)
@@ -91,11 +54,7 @@ def test_the_procfile_and_app_json_name_real_commands() -> None:
     commands = {command.removeprefix("python -m bot ") for command in procfile.values()}
     assert commands <= list_commands()
     app = json.loads((ROOT / "app.json").read_text())
-    assert app.keys() <= APP_KEYS
-    assert re.fullmatch(r"[A-Za-z-_.]{3,30}", app["name"])
-    assert len(app["description"]) <= 140
     assert app["formation"].keys() <= procfile.keys() - {"release"}
-    assert all(one["size"] in SIZES for one in app["formation"].values())
     assert sum(one["quantity"] for one in app["formation"].values()) == 1
     assert [addon.partition(":")[0] for addon in app["addons"]] == ["heroku-postgresql"]
     assert app["buildpacks"] == [{"url": "heroku/python"}]
@@ -104,7 +63,6 @@ def test_the_procfile_and_app_json_name_real_commands() -> None:
     assert all(app["env"][name]["required"] is False for name in keys), "any provider will do"
     for name, variable in app["env"].items():
         assert variable["description"], name
-        assert variable.keys() <= {"description", "value", "required", "generator"}, name
     assert get_default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS < KILL_TIMEOUT_SECONDS
     ran = (ROOT / "bin" / "post_compile").read_text()
     assert set(re.findall(r"python -m bot (\w+)", ran)) <= list_commands()
@@ -128,31 +86,19 @@ def test_the_example_project_calls_real_commands() -> None:
     assert (PROJECT / "bin" / "post_compile").stat().st_mode & 0o111
 
 
-def test_the_same_words_say_what_has_not_been_run() -> None:
-    (said,) = re.findall(r"^Nobody has .+?\n\n", (ROOT / "README.md").read_text(), re.M | re.S)
-    for page in ("deploy-with-docker.md", "deploy-with-systemd.md", "deploy-to-heroku.md"):
-        assert said in (ROOT / "docs" / "howto" / page).read_text()
-
-
 def test_the_dockerfile_has_an_unprivileged_user() -> None:
     docker, lines = (PROJECT / "Dockerfile").read_text(), list_instructions()
-    assert {word for word, _ in lines} <= INSTRUCTIONS
     wanted = (PROJECT / ".python-version").read_text().strip()
     assert set(re.findall(r"^FROM python:(\S+)-slim", docker, re.M)) == {wanted}
     assert re.search(
         r"^ENV .*\bLISTEN_HOST=0\.0\.0\.0\b", docker, re.M
     )  # the loopback of a container is unreachable from outside
-    for image in re.findall(r"^FROM (\S+)|--from=(\S+/\S+)", docker, re.M):
-        assert ":" in "".join(image), "an image has a version"
-        assert not "".join(image).endswith(":latest")
     assert ".env" in (PROJECT / ".dockerignore").read_text().splitlines()
     words = [word for word, _ in lines]
     assert words.count("CMD") == words.count("HEALTHCHECK") == words.count("USER") == 1
     assert ("USER", "parley") in lines
     assert words.index("USER") > max(i for i, word in enumerate(words) if word in ("COPY", "RUN")), "root makes all"
     assert words.index("USER") < words.index("CMD")
-    assert all(rest.startswith("/") for word, rest in lines if word == "WORKDIR")
-    assert not re.search(r"\b(sudo|curl|wget|ADD)\b", docker)
     assert not [line for line in lines if line[0] in ("ARG", "ENV") and re.search("TOKEN|SECRET|KEY|PASSWORD", line[1])]
     (health,) = [rest for word, rest in lines if word == "HEALTHCHECK"]
     (asks,) = json.loads(health.partition("CMD ")[2])[2:]

@@ -1,18 +1,16 @@
 """Docs, compared with the code."""
 
 import ast
-import asyncio
 import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import discord
 import pytest
@@ -26,17 +24,12 @@ from bot.settings import Settings
 from bot.setup import SetupPlatform, probes
 from bot.setup.manifest_command import format_manifest
 from channels.commands.handlers import COMMAND_DESCRIPTIONS
-from channels.commands.services import PlatformServices
-from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import api as discord_api
 from channels.discord.client.gateway import make_intents
 from channels.discord.invite import PERMISSIONS, required_permissions
-from channels.discord.platform import DiscordPlatform
 from channels.discord.replies import surface as discord_surface
-from channels.discord.settings import DiscordSettings
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import Window
-from channels.settings import BackfillLimits
 from channels.slack import settings as slack_settings
 from channels.slack.client import rate_limits as slack_tiers
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
@@ -50,7 +43,6 @@ from chatrig.slack.api.faults import SlackFaults
 from chatrig.slack.state.messages import SlackMessage
 from core import errors
 from core.agents.run_record import RunRecord, ToolCallRecord
-from core.concurrency.tasks import BackgroundTasks
 from core.conversations.overview import (
     FailureGroup,
     Overview,
@@ -61,21 +53,15 @@ from core.conversations.overview import (
 )
 from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
-from core.inbox.entries import EntryStore
-from core.inbox.store import AcceptResult, InboxStore
-from core.inbox.watermarks import Watermarks
 from core.messages.identity import User, to_user_state
-from core.messages.inbox_message import InboxMessage
 from core.privacy.deletion import DeletionPreview, DeletionResult
-from core.store.database import Database
-from core.store.migrate import migrate
-from core.store.workers.lease import Lease
-from core.store.workers.shard_assignment import ShardAssignment
 from core.tools.tool import is_idempotent, is_tool_allowed, load_tools
 from core.usage.meter import ModelCall
-from core.usage.user_rate_limits import DenialNoticeStore
 from docs.pictures import diagrams, exchanges, scenes
+from tests.channels.discord.conftest import clean_discord_library, run_bot
 from tests.channels.i18n.catalogue import list_sentences
+
+__all__ = ["clean_discord_library"]
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -259,29 +245,27 @@ def test_the_discord_page_lists_the_rate_limits() -> None:
     check_limits(page, discord_surface.LIMITS, windows)
 
 
-async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
+async def test_the_discord_page_lists_the_keys_of_sessions_and_events(tmp_path: Path) -> None:
     page = (REFERENCE / "discord.md").read_text()
     sessions = dict(re.findall(r"^\| ([a-z ]+) \| `(discord:[^`]+)`", page, re.M))
     event, users = re.findall(r"^\| (?:Event|ADK's `user_id`) \| (.+) \|$", page, re.M)
-    async with DiscordSimulator() as simulator, run_adapter(simulator) as box:
+    async with DiscordSimulator() as simulator, run_bot(simulator, tmp_path, "hello") as bot:
         call = f"<@{simulator.bot_id}> hi"
         question = await simulator.post_message("ada", "general", call)
-        in_channel = await box.next()
         post = await simulator.start_forum_post("ada", "ideas", "a post", call)
-        in_post = await box.next()
         direct = await simulator.post_message("ada", simulator.open_dm("ada"), "hi")
-        in_direct = await box.next()
+        rows = {row.session: row for row in await bot.wait_for_messages(3)}
 
     ids = {"SERVER": simulator.guild_id, "THREAD": post.id}
     forum = simulator.channels["ideas"].id
-    for where, inbound, place, channel, message in [
-        ("channel", in_channel, question.channel.id, question.channel.id, question.id),
-        ("thread or post", in_post, forum, post.id, post.id),
-        ("direct messages", in_direct, direct.channel.id, direct.channel.id, direct.id),
+    for where, place, channel, message in [
+        ("channel", question.channel.id, question.channel.id, question.id),
+        ("thread or post", forum, post.id, post.id),
+        ("direct messages", direct.channel.id, direct.channel.id, direct.id),
     ]:
-        assert inbound.session_id == fill_placeholders(sessions[where], CHANNEL=place, **ids)
-        assert f"`{inbound.event_key}`" in fill_placeholders(event, CHANNEL=channel, MESSAGE=message)
-        assert f"`{inbound.place}`" in fill_placeholders(users, CHANNEL=place, **ids)
+        row = rows[fill_placeholders(sessions[where], CHANNEL=place, **ids)]
+        assert f"`{row.event_key}`" in fill_placeholders(event, CHANNEL=channel, MESSAGE=message)
+        assert f"`{row.place}`" in fill_placeholders(users, CHANNEL=place, **ids)
 
 
 def test_the_discord_page_lists_the_permissions_and_intents() -> None:
@@ -364,6 +348,14 @@ def test_each_link_has_a_target(page: Path) -> None:
         assert target.exists(), f"{get_relative_path(page)}: {link['path']}"
         if link["part"]:
             assert link["part"] in list_anchors(target), f"{get_relative_path(page)}: {link[0]}"
+
+
+@pytest.mark.parametrize("page", ["adk.md", "model-servers.md"])
+def test_each_test_that_a_page_names_exists(page: str) -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    names = set(re.findall(r"`(test_\w+)`", (REFERENCE / page).read_text()))
+    assert names
+    assert [name for name in names if f"def {name}(" not in sources] == []
 
 
 def test_each_page_is_in_the_index() -> None:
@@ -487,58 +479,6 @@ def fill_placeholders(text: str, **ids: str) -> str:
     for word, key in ids.items():
         text = re.sub(rf"\b{word}\b", key, text)
     return text
-
-
-class RecordingInbox:
-    """Inbox that collects the accepted messages instead of storing them."""
-
-    def __init__(self) -> None:
-        self._inbounds = asyncio.Queue[InboxMessage]()
-
-    async def accept(self, inbound: InboxMessage) -> AcceptResult:
-        await self._inbounds.put(inbound)
-        return AcceptResult.NEXT
-
-    async def next(self) -> InboxMessage:
-        return await asyncio.wait_for(self._inbounds.get(), 30)
-
-
-@asynccontextmanager
-async def run_adapter(simulator: DiscordSimulator) -> AsyncIterator[RecordingInbox]:
-    """Run the Discord adapter, and yield an inbox that collects its messages."""
-    settings, box = DiscordSettings(bot_token=simulator.bot_token, api_url=simulator.api_url), RecordingInbox()
-    database = Database("sqlite+aiosqlite://")
-    lease = Lease(database)
-    assignment = ShardAssignment(database, lease, DiscordAdapter.name)
-    nothing: Any = None  # unused by the messages of the docs
-    interactions = EntryStore(database, Lease(database))
-    refusals = DenialNoticeStore(database)
-    inbox, background = cast(InboxStore, box), BackgroundTasks()
-    services = PlatformServices(
-        inbox,
-        nothing,
-        nothing,
-        nothing,
-        nothing,
-        nothing,
-        interactions,
-        nothing,
-        nothing,
-        refusals,
-        nothing,
-        background,
-    )
-    platform = DiscordPlatform(settings)
-    adapter = DiscordAdapter(platform, services, Watermarks(database), BackfillLimits(), assignment)
-    try:
-        await migrate(database)
-        await lease.acquire()
-        await adapter.start()
-        yield box
-    finally:
-        await adapter.stop()
-        await platform.aclose()
-        await database.aclose()
 
 
 def test_each_picture_is_used_by_a_page() -> None:

@@ -13,9 +13,3 @@ def test_the_page_has_each_finish_reason_by_its_ending() -> None:
     rows = [line.split("|")[1:] for line in table.splitlines()[2:]]
     listed = {row[0].strip(): {name.lower() for name in re.findall(r"`(\w+)`", "".join(row))} for row in rows}
     assert listed == {ending.name.lower(): reasons for ending, reasons in FINISH_REASONS.items()}
-
-
-def test_each_test_that_the_page_names_exists() -> None:
-    names = set(re.findall(r"`(test_\w+)`", PAGE.read_text()))
-    tests = "".join(file.read_text() for file in (PAGE.parents[2] / "tests").rglob("test_*.py"))
-    assert not [name for name in names if f"def {name}(" not in tests]
