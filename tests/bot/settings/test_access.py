@@ -10,7 +10,7 @@ from bot.setup.probes import CheckVerdict
 from chatrig.discord import DiscordSimulator
 from chatrig.slack import SlackSimulator
 from core.errors import SettingsError
-from core.messages.identity import Actor, Location
+from core.messages.identity import Actor
 from core.usage.user_rate_limits import RateLimit
 from tests.channels.discord.conftest import clean_discord_library
 
@@ -44,27 +44,6 @@ def test_ids_are_parsed_with_kinds_for_discord_and_without_for_slack(monkeypatch
     assert settings.access_policy.is_admin(Actor("discord", "1", roles=("12",)))
     assert settings.user_rate_limits.user == RateLimit(20, 3600)
     assert settings.user_rate_limits.channel == RateLimit(100, 86_400)
-
-
-def test_by_default_the_home_workspace_and_listed_servers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, {"DISCORD_GUILD_IDS": "7"})
-    settings = configuration.load_settings()
-    accesses = {
-        "home": (Actor("slack", "U1", workspaces=("T1",)), Location("T1", "C1")),
-        "outside": (Actor("slack", "U9", workspaces=("T9",), is_external=True), Location("T1", "C1")),
-        "bot": (Actor("slack", "bot:B1"), Location("T1", "C1")),
-        "named": (Actor("discord", "1", workspaces=("7",)), Location("7", "70")),
-        "unnamed": (Actor("discord", "1", workspaces=("8",)), Location("8", "80")),
-        "member directly": (Actor("discord", "1", workspaces=("7",)), Location("", "71", is_direct=True)),
-        "stranger directly": (Actor("discord", "1"), Location("", "71", is_direct=True)),
-    }
-    admitted = {
-        name
-        for name, (actor, location) in accesses.items()
-        if settings.access_policy.check(actor, location).name == "ALLOWED"
-    }
-    assert admitted == {"home", "named", "member directly"}
-    assert not settings.user_rate_limits
 
 
 @pytest.mark.parametrize(

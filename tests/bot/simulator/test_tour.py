@@ -1,11 +1,10 @@
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
 from bot.simulator.tour import STEPS, TourState, TourStep, find_step, find_tour_state, respond_to_tour
 from chatrig.client.platform import ClientMessage
-from chatrig.models import CallTool, ReceivedRequest, ReceivedToolResult, Say, ScriptedResponse
+from chatrig.models import ReceivedRequest, ReceivedToolResult, Say, ScriptedResponse
 
 TASTING = {"host": "Ada", "guests": 8, "day": "Friday", "coffees": ["Decaf"], "note": None}
 
@@ -31,45 +30,6 @@ def test_the_message_of_a_step_starts_it(step: TourStep) -> None:
 def test_another_message_starts_no_step(text: str) -> None:
     assert find_step(text) is None
     assert "I only know its steps" in get_text(respond_to_tour(replace(REQUEST, text=text)))
-
-
-def test_the_first_step_shows_a_tool_a_table_and_an_approval() -> None:
-    request = replace(REQUEST, text=STEPS[0].prompt)
-    lookup = respond_to_tour(request)
-    assert isinstance(lookup, CallTool)
-    assert lookup.name == "find_order"
-    found = ReceivedToolResult("1", "find_order", {"order": "1042"})
-    answer = respond_to_tour(replace(request, tool_results=(found,)))
-    assert isinstance(answer, list | tuple)
-    text, refund = answer
-    assert isinstance(text, Say)
-    assert "| Coffee, 2 bags | $42.00 |" in text.text
-    assert isinstance(refund, CallTool)
-    assert refund.name == "refund_order"
-
-
-def test_each_answer_names_the_next_message_and_the_last_one_none() -> None:
-    results = {
-        "Approval": ReceivedToolResult("2", "refund_order", {"refunded": "$42.00"}),
-        "Choice": ReceivedToolResult("3", "get_user_choice", {"result": "Filter"}),
-        "Form": ReceivedToolResult("4", "adk_request_input", {"result": TASTING}),
-        "File": ReceivedToolResult("5", "make_file", {"made": "week.csv"}),
-        "Image": ReceivedToolResult("6", "draw_chart", {"drawn": "revenue.png"}),
-    }
-    for step, following in pairwise(STEPS):
-        found = tuple([results[step.title]] if step.title in results else [])
-        answer = get_text(respond_to_tour(replace(REQUEST, text=step.prompt, tool_results=found)))
-        assert answer.endswith(f"**Next step:** write “{following.prompt}”")
-    system = 'You are an agent. Your internal name is "writer".'
-    last = get_text(respond_to_tour(replace(REQUEST, text=STEPS[-1].prompt, system=system)))
-    assert last.endswith("run your own agent: `make run AGENT=FOLDER`.")
-    assert "Next step" not in last
-
-
-def test_a_denied_refund_is_reported_as_such() -> None:
-    denied = ReceivedToolResult("1", "refund_order", {"error": "This tool call is rejected."})
-    request = replace(REQUEST, text=STEPS[0].prompt, tool_results=(denied,))
-    assert "nothing was refunded" in get_text(respond_to_tour(request))
 
 
 def say(text: str, *buttons: str, is_pending: bool = False) -> ClientMessage:
