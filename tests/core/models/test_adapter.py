@@ -2,18 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent
-from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
-from google.adk.runners import InMemoryRunner
 from google.genai import types
 
-from core.errors import ContentBlockedError, ProviderRateLimitError, ProviderStreamError
+from core.errors import ContentBlockedError
 from core.models.adapter import NO_CONTENT_ERROR_CODE, ModelAdapter
 from core.models.provider import Done, ModelRequest, ProviderEvent, SupportedFiles, Text, Thought, ToolCall
 from core.usage.meter import Usage
@@ -76,56 +72,6 @@ def parts(response: LlmResponse) -> list[types.Part]:
     assert response.content is not None
     assert response.content.role == "model"
     return response.content.parts or []
-
-
-async def test_without_streaming_one_response_has_the_whole_text() -> None:
-    [response] = await respond(HELLO)
-    assert (response.partial, response.turn_complete) == (False, True)
-    assert parts(response)[0].text == "Hello world"
-    assert response.finish_reason is types.FinishReason.STOP
-    assert response.error_code is None
-
-
-async def test_without_streaming_the_one_response_has_the_calls() -> None:
-    [response] = await respond([Text("Wait."), ToolCall("c1", "add", {"a": 1}), Done()])
-    assert (response.partial, response.turn_complete) == (False, True)
-    text, call = parts(response)
-    assert text.text == "Wait."
-    assert call.function_call == types.FunctionCall(id="c1", name="add", args={"a": 1})
-
-
-async def test_streaming_yields_each_delta_and_then_the_whole() -> None:
-    first, second, final = await respond(HELLO, stream=True)
-    assert [(r.partial, parts(r)[0].text) for r in (first, second)] == [(True, "Hello "), (True, "world")]
-    assert (final.partial, final.turn_complete) == (False, True)
-    assert parts(final)[0].text == "Hello world"
-
-
-async def test_calls_are_in_the_final_response_alone() -> None:
-    events: list[ProviderEvent] = [Text("Wait."), ToolCall("c1", "add", {}), ToolCall("c2", "add", {}), Done()]
-    *partials, final = await respond(events, stream=True)
-    assert all(part.function_call is None for partial in partials for part in parts(partial))
-    assert [part.function_call.id for part in parts(final) if part.function_call] == ["c1", "c2"]
-
-
-@both_modes
-async def test_a_failure_is_raised_at_once(stream: bool) -> None:
-    error = ProviderRateLimitError("busy", retry_after=3)
-    with pytest.raises(ProviderRateLimitError) as raised:
-        await respond([Text("Hel"), error, Text("never"), Done()], stream)
-    assert raised.value is error
-
-
-@both_modes
-async def test_a_stream_without_done_is_an_error(stream: bool) -> None:
-    with pytest.raises(ProviderStreamError, match="before the answer was complete"):
-        await respond([Text("Hel")], stream)
-
-
-@both_modes
-async def test_a_silent_stream_is_an_error(stream: bool) -> None:
-    with pytest.raises(ProviderStreamError, match="sent nothing for"):
-        await respond([Text("Hel")], stream, stalls=True)
 
 
 async def test_every_response_has_usage() -> None:
@@ -281,37 +227,3 @@ async def test_a_request_ends_with_a_message_to_answer(contents: list[types.Cont
     [_] = [r async for r in adapter.generate_content_async(LlmRequest(contents=contents))]
     assert provider.requests[0].model == "m"
     assert provider.requests[0].messages[-1].role == "user"
-
-
-async def test_leaving_the_stream_closes_the_provider() -> None:
-    provider = FakeProvider(HELLO)
-    adapter = ModelAdapter(model="m", provider=provider)
-    request = LlmRequest(contents=[types.UserContent("Hi")])
-    async with aclosing(adapter.generate_content_async(request, stream=True)) as responses:
-        await anext(responses)
-    assert provider.closed == 1
-
-
-@pytest.mark.parametrize("mode", [StreamingMode.SSE, StreamingMode.NONE])
-async def test_adk_stores_the_full_text_once(mode: StreamingMode) -> None:
-    """Check that ADK's final event and history have the text.
-
-    In the seeds, the final event had no content, and the stored reply was empty.
-    """
-    agent = LlmAgent(name="bot", model=ModelAdapter(model="m", provider=FakeProvider(HELLO)))
-    runner = InMemoryRunner(agent, app_name="test")
-    await runner.session_service.create_session(app_name="test", user_id="u", session_id="s")
-    config = RunConfig(streaming_mode=mode)
-    message = types.UserContent("Hi")
-    async with aclosing(
-        runner.run_async(user_id="u", session_id="s", new_message=message, run_config=config)
-    ) as events:
-        async for _ in events:
-            pass
-    session = await runner.session_service.get_session(app_name="test", user_id="u", session_id="s")
-    assert session is not None
-    texts = [(event.author, event.content.parts) for event in session.events if event.content]
-    assert [(author, [part.text for part in parts or []]) for author, parts in texts] == [
-        ("user", ["Hi"]),
-        ("bot", ["Hello world"]),
-    ]

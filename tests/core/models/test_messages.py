@@ -62,13 +62,6 @@ def test_a_response_is_a_tool_message_whatever_its_role(role: str) -> None:
     ]
 
 
-def test_the_system_instruction_comes_first() -> None:
-    assert convert_messages([user("Hi")], "Be brief.") == [
-        ModelMessage("system", (Text("Be brief."),)),
-        ModelMessage("user", (Text("Hi"),)),
-    ]
-
-
 @pytest.mark.parametrize(
     "instruction",
     [
@@ -79,19 +72,6 @@ def test_the_system_instruction_comes_first() -> None:
 )
 def test_the_parts_of_the_system_instruction_are_joined_by_newlines(instruction: Any) -> None:
     assert convert_messages([], instruction) == [ModelMessage("system", (Text("One.\nTwo."),))]
-
-
-@pytest.mark.parametrize("instruction", [None, "", types.Content(parts=[])])
-def test_without_a_system_instruction_there_is_no_system_message(instruction: Any) -> None:
-    assert [message.role for message in convert_messages([user("Hi")], instruction)] == ["user"]
-
-
-def test_the_id_of_a_call_is_kept() -> None:
-    assert ids(convert_messages([model(call("exec", "adk-uuid-123"))]))[0] == ["adk-uuid-123"]
-
-
-def test_a_call_without_an_id_is_named_after_its_tool() -> None:
-    assert ids(convert_messages([model(call("search"))]))[0] == ["call_search"]
 
 
 def test_ids_have_the_characters_and_the_length_that_every_vendor_takes() -> None:
@@ -116,11 +96,6 @@ def test_calls_without_ids_are_paired_in_order() -> None:
     ]
 
 
-def test_a_repeated_id_becomes_unique_with_its_response() -> None:
-    turn = [model(call("t", "call_t")), function(response("t", "call_t"))]
-    assert ids(convert_messages([*turn, *turn])) == [["call_t"], ["call_t"], ["call_t_2"], ["call_t_2"]]
-
-
 def test_a_response_may_have_the_generated_id_of_its_call() -> None:
     contents = [model(call("t"), call("t")), function(response("t", "call_t_2", n=2), response("t", n=1))]
     assert [part.result for part in convert_messages(contents)[1].parts if isinstance(part, ToolResult)] == [
@@ -141,11 +116,6 @@ def test_a_later_call_does_not_get_the_response_of_an_interrupted_one() -> None:
     contents = [model(call("t")), user("again"), model(call("t")), function(response("t", n=2))]
     results = [part for message in convert_messages(contents) for part in message.parts]
     assert [part.result for part in results if isinstance(part, ToolResult)] == [INTERRUPTED_RESULT, {"n": 2}]
-
-
-def test_a_response_to_no_call_is_dropped() -> None:
-    contents = [function(response("t", "a")), user("Hi", response("t"))]
-    assert convert_messages(contents) == [ModelMessage("user", (Text("Hi"),))]
 
 
 def test_a_late_response_follows_its_call() -> None:

@@ -60,30 +60,23 @@ def test_a_missing_key_is_named_with_where_to_get_it(model: str, variable: str, 
     assert source in fault
 
 
-async def test_an_own_server_needs_no_key() -> None:
-    async with ScriptedOpenAI(["ok"]) as server:
-        provider, name = make_provider("openai/m", VendorSettings(openai_base_url=server.base_url))
+@pytest.mark.parametrize(
+    ("server_type", "model", "vendor", "key"),
+    [
+        (ScriptedOpenAI, "openai/m", "openai", ""),
+        (ScriptedGemini, "gemini-2.5-flash", "google", "k"),
+        (ScriptedAnthropic, "anthropic/claude-x", "anthropic", "k"),
+    ],
+)
+async def test_a_vendors_address_is_a_setting_and_an_own_server_needs_no_key(
+    server_type: type[ScriptedOpenAI | ScriptedGemini | ScriptedAnthropic], model: str, vendor: str, key: str
+) -> None:
+    async with server_type(["ok"], api_key=key or None) as server:
+        settings = {f"{vendor}_api_key": key, f"{vendor}_base_url": server.base_url}
+        provider, name = make_provider(model, VendorSettings(**settings))
         await probe_model(provider, name)
         await provider.aclose()
-    assert len(server.requests) == 1
-
-
-async def test_googles_address_is_a_setting() -> None:
-    async with ScriptedGemini(["ok"], api_key="k") as server:
-        endpoints = VendorSettings(google_api_key="k", google_base_url=server.base_url)
-        provider, name = make_provider("gemini-2.5-flash", endpoints)
-        await probe_model(provider, name)
-        await provider.aclose()
-    assert server.received[0].model == "gemini-2.5-flash"
-
-
-async def test_anthropics_address_is_a_setting() -> None:
-    async with ScriptedAnthropic(["ok"], api_key="k") as server:
-        endpoints = VendorSettings(anthropic_api_key="k", anthropic_base_url=server.base_url)
-        provider, name = make_provider("anthropic/claude-x", endpoints)
-        await probe_model(provider, name)
-        await provider.aclose()
-    assert server.received[0].model == "claude-x"
+    assert [request.model for request in server.received] == [name]
 
 
 def test_keys_are_not_shown() -> None:

@@ -15,7 +15,7 @@ from core.agents.runtime import AgentRuntime
 from core.errors import SettingsError
 from core.messages.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, ModelHandle, Text, Thought
+from core.models.provider import ModelHandle
 from core.models.selection import ModelRegistry, ModelSelectionPlugin
 from core.models.vendors import VendorSettings
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
@@ -34,18 +34,6 @@ def make_adapter(default: ScriptedProvider, **others: ScriptedProvider) -> Model
     )
 
 
-async def test_a_run_calls_the_selected_model_by_its_providers_name(
-    converse: Converse,
-) -> None:
-    default, other = ScriptedProvider("From the default.", "Again."), ScriptedProvider("From the other.")
-    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
-    texts = [(await conversation.events("hi", model=model))[-1].text for model in (None, "b/other", "a/default")]
-    assert texts == ["From the default.", "From the other.", "Again."]
-    assert [request.model for request in default.requests] == ["default", "default"]
-    assert [request.model for request in other.requests] == ["other"]
-    assert [message.text for message in other.requests[0].messages[1:]] == ["hi", "From the default.", "hi"]
-
-
 async def test_the_common_model_of_an_apps_agents_is_known_before_a_run(converse: Converse) -> None:
     model = make_adapter(ScriptedProvider(), other=ScriptedProvider())
     fixed = model.model_copy(update={"is_fixed": True})
@@ -55,18 +43,6 @@ async def test_the_common_model_of_an_apps_agents_is_known_before_a_run(converse
     root = LlmAgent(name="root", model=model, tools=[AgentTool(LlmAgent(name="expert", model=fixed))])
     team = AgentRuntime(App(name="team", root_agent=root), conversation.sessions)
     assert [team.get_model_name(chosen) for chosen in (None, "b/other")] == ["a/default", ""]
-
-
-async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Converse) -> None:
-    default = ScriptedProvider([Thought("hm", b"signed"), Text("One."), Done()], "Three.")
-    other = ScriptedProvider("Two.")
-    other.name = "another"
-    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
-    for model in (None, "b/other", None):
-        await conversation.events("hi", model=model)
-    (other_request,), back = other.requests, default.requests[-1]
-    assert not any(isinstance(part, Thought) for message in other_request.messages for part in message.parts)
-    assert any(isinstance(part, Thought) for message in back.messages for part in message.parts)
 
 
 async def test_a_removed_model_is_replaced_by_the_default_with_a_warning(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ProviderStreamError, ProviderUnavailableError
+from core.errors import ProviderUnavailableError
 from core.models.provider import (
     NO_SUPPORTED_FILES,
     Done,
@@ -113,22 +113,9 @@ async def test_text_before_a_failure_comes_before_it() -> None:
         await coalesce(Text("a"), RuntimeError("broken"))
 
 
-@pytest.mark.parametrize("script", [[], [Text("a")]], ids=["empty", "text"])
-async def test_a_stream_that_ends_without_done_is_an_error(script: Script) -> None:
-    with pytest.raises(ProviderStreamError, match="ended its stream"):
-        await coalesce(*script)
-
-
 async def test_without_a_schedule_each_delta_is_an_event() -> None:
     async with ProviderStream(ScriptedStream([Text("a"), Text("b"), Done()]), REQUEST, 30) as stream:
         assert [await stream.read() for _ in range(3)] == [Text("a"), Text("b"), Done()]
-
-
-async def test_closing_the_stream_closes_the_providers_stream() -> None:
-    provider = ScriptedStream([Text("a"), asyncio.Event()])
-    async with open_stream(provider) as stream:
-        assert await stream.read() == Text("a")
-    assert provider.is_closed
 
 
 def test_deltas_are_rarer_with_more_streams_and_never_simultaneous(

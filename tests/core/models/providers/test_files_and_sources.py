@@ -7,7 +7,7 @@ import pytest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-from chatrig.models import Cite, DropConnection, Say, SendFile
+from chatrig.models import Cite, Say, SendFile
 from core.models.grounding import READ_URLS_KEY, Source, find_sources
 from core.models.provider import (
     Done,
@@ -51,13 +51,6 @@ async def test_raw_sound_becomes_a_file_that_a_player_opens(wire: ConnectedProvi
     assert sound.mime_type == "audio/wav"
     with wave.open(io.BytesIO(sound.data or b"")) as reader:
         assert (reader.getframerate(), reader.readframes(reader.getnframes())) == (24_000, SAMPLES)
-
-
-@pytest.mark.parametrize("vendor", ["gemini", "openai"])
-async def test_a_connection_that_drops_after_an_image_is_a_retryable_error(wire: ConnectedProvider) -> None:
-    wire.server.add_responses([SendFile("image/png", PNG), DropConnection()])
-    _, error = await wire.collect_until_error()
-    assert getattr(error, "retryable", False)
 
 
 async def test_the_pages_of_an_answer_are_known_with_every_vendor(wire: ConnectedProvider) -> None:

@@ -14,11 +14,9 @@ from core.errors import (
     ProviderAuthError,
     ProviderRateLimitError,
     ProviderRequestError,
-    ProviderUnavailableError,
 )
 from core.models.adapter import ModelAdapter
 from core.models.provider import (
-    Done,
     Media,
     ModelMessage,
     ModelRequest,
@@ -57,34 +55,6 @@ async def test_a_signature_without_text_is_kept(gemini_wire: ConnectedProvider) 
     signature = base64.b64encode(b"late").decode()
     gemini_wire.server.add_responses([Say("Done."), parts({"text": "", "thoughtSignature": signature})])
     assert (await gemini_wire.collect_events())[:-1] == [Text("Done."), Text("", b"late")]
-
-
-async def test_signatures_are_sent_back_on_their_part(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_responses("ok")
-    await gemini_wire.collect_events(
-        ModelMessage("user", (Text("Hi"),)),
-        ModelMessage(
-            "assistant",
-            (
-                Thought("Hm.", b"t"),
-                Text("Wait."),
-                ToolCall("c1", "f", {"n": 1}, b"c"),
-                ToolCall("c2", "f", {"n": 2}),
-            ),
-        ),
-        ModelMessage("tool", (ToolResult("c1", "f", {"r": 1}), ToolResult("c2", "f", {"r": 2}))),
-    )
-    _, model, tool = gemini_wire.server.requests[0]["contents"]
-    assert model["role"] == "model"
-    assert [base64.urlsafe_b64decode(part.get("thoughtSignature", "")) for part in model["parts"]] == [
-        b"t",
-        b"",
-        b"c",
-        b"",
-    ]
-    assert model["parts"][0]["thought"] is True
-    assert tool["role"] == "user"
-    assert [part["functionResponse"]["id"] for part in tool["parts"]] == ["c1", "c2"]
 
 
 @pytest.mark.parametrize(
@@ -197,20 +167,6 @@ async def test_an_overload_in_the_middle_of_a_stream_is_a_limit(gemini_wire: Con
     _, error = await gemini_wire.collect_until_error()
     assert isinstance(error, ProviderRateLimitError)
     assert error.retry_after == 1.5
-
-
-async def test_a_response_that_is_not_json_is_unavailable(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_responses([Say("Hel"), Fail(500, body="<html>oops</html>")])
-    _, error = await gemini_wire.collect_until_error()
-    assert isinstance(error, ProviderUnavailableError)
-
-
-async def test_every_finish_reason_is_passed_on(gemini_wire: ConnectedProvider) -> None:
-    end = parts({"text": " an answer"}, finish="MALFORMED_FUNCTION_CALL")
-    gemini_wire.server.add_responses([Say("Half"), end, EndStream()])
-    done = (await gemini_wire.collect_events())[-1]
-    assert isinstance(done, Done)
-    assert done.finish_reason is types.FinishReason.MALFORMED_FUNCTION_CALL
 
 
 @pytest.mark.filterwarnings("ignore:A_REASON_FROM_THE_FUTURE")

@@ -5,24 +5,12 @@ import json
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent
-from google.adk.agents.run_config import RunConfig, StreamingMode
-from google.adk.runners import InMemoryRunner
 from google.genai import types
-from hypothesis import given
-from hypothesis import strategies as st
 
 from chatrig.models import (
-    CallTool,
-    EndStream,
     Fail,
-    Finish,
-    Pause,
     RawChunk,
-    ReceivedRequest,
     Say,
-    ScriptedOpenAI,
-    ScriptedResponse,
     Stall,
 )
 from core.errors import (
@@ -34,11 +22,7 @@ from core.errors import (
     ProviderRequestError,
     ProviderUnavailableError,
 )
-from core.models.adapter import ModelAdapter
-from core.models.provider import Done, Media, ModelMessage, Text, Thought, ToolCall, ToolResult
-from core.models.providers.openai import OpenAIProvider
-from core.models.providers.tool_call_deltas import ToolCallBuilder
-from core.models.tool_calls import MALFORMED_CALL_PREFIX
+from core.models.provider import Done, Media, ModelMessage, Text, Thought
 from core.usage.meter import Usage
 from tests.core.models.conftest import ConnectedProvider
 
@@ -47,152 +31,9 @@ def delta(**delta: Any) -> RawChunk:
     return RawChunk({"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
 
-def call_delta(arguments: Any = None, **kwargs: Any) -> RawChunk:
-    function = {"arguments": arguments} | ({"name": kwargs.pop("name")} if "name" in kwargs else {})
-    return delta(tool_calls=[{"function": function, **kwargs}])
-
-
-async def collect_calls(wire: ConnectedProvider, *steps: Any) -> list[ToolCall]:
-    wire.server.add_responses([*steps, Finish("tool_calls")])
-    return [event for event in await wire.collect_events() if isinstance(event, ToolCall)]
-
-
-@pytest.mark.parametrize("pieces", [1, 2, 7, 100])
-async def test_arguments_may_be_split_anywhere(openai_wire: ConnectedProvider, pieces: int) -> None:
-    arguments = {"city": "Zürich \N{CHEESE WEDGE}", "deep": {"list": [1, None, "}{"]}}
-    assert await collect_calls(openai_wire, CallTool("weather", arguments, "c1", pieces=pieces)) == [
-        ToolCall("c1", "weather", arguments)
-    ]
-
-
-async def test_deltas_of_several_calls_may_be_interleaved(openai_wire: ConnectedProvider) -> None:
-    assert await collect_calls(
-        openai_wire,
-        call_delta('{"n"', index=0, id="a", name="f"),
-        call_delta('{"n": ', index=1, id="b", name="g"),
-        call_delta(": 1}", index=0),
-        call_delta("2}", index=1),
-    ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {"n": 2})]
-
-
-async def test_a_server_may_send_no_index(openai_wire: ConnectedProvider) -> None:
-    assert await collect_calls(
-        openai_wire,
-        call_delta('{"n":', id="a", name="f"),
-        call_delta(" 1}"),
-        call_delta('{"n": 2}', id="b", name="f"),
-    ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "f", {"n": 2})]
-
-
-async def test_a_server_may_send_neither_index_nor_id(openai_wire: ConnectedProvider) -> None:
-    assert await collect_calls(
-        openai_wire, call_delta('{"n": 1}', name="f"), call_delta('{"n":', name="f"), call_delta(" 2}")
-    ) == [
-        ToolCall("", "f", {"n": 1}),
-        ToolCall("", "f", {"n": 2}),
-    ]
-
-
-async def test_a_server_may_send_the_same_index_for_all(openai_wire: ConnectedProvider) -> None:
-    assert await collect_calls(
-        openai_wire,
-        call_delta('{"n": 1}', index=0, id="a", name="f"),
-        call_delta('{"n": 2}', index=0, id="b", name="g"),
-    ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {"n": 2})]
-
-
-async def test_a_server_may_repeat_id_and_name_with_each_delta(openai_wire: ConnectedProvider) -> None:
-    same: dict[str, Any] = {"index": 0, "id": "a", "name": "f"}
-    assert await collect_calls(openai_wire, call_delta('{"n"', **same), call_delta(": 1}", **same)) == [
-        ToolCall("a", "f", {"n": 1})
-    ]
-
-
-async def test_a_server_may_send_arguments_as_an_object_or_not_at_all(openai_wire: ConnectedProvider) -> None:
-    assert await collect_calls(
-        openai_wire, call_delta({"n": 1}, index=0, id="a", name="f"), call_delta(None, index=1, id="b", name="g")
-    ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {})]
-
-
-@given(st.dictionaries(st.text(), st.integers() | st.text()), st.data())
-def test_arguments_are_complete_however_they_are_split(arguments: dict[str, Any], data: Any) -> None:
-    text = json.dumps(arguments)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    builder = ToolCallBuilder()
-    for number, part in enumerate(pieces):
-        name = "f" if number == 0 else None
-        builder.add_delta({"index": 0, "id": "a", "function": {"name": name, "arguments": part}})
-    assert builder.build({}, is_truncated=False) == [ToolCall("a", "f", arguments)]
-
-
-@pytest.mark.parametrize("raw", ['{"city": "Par', "Paris", '["Paris"]', "{'city': 'Paris'}"])
-async def test_malformed_arguments_become_a_call_of_no_tool(openai_wire: ConnectedProvider, raw: str) -> None:
-    assert await collect_calls(openai_wire, CallTool("weather", id="c1", raw=raw)) == [
-        ToolCall("c1", "malformed_call_to_weather", {"arguments": raw})
-    ]
-
-
-async def test_a_model_can_correct_a_malformed_call() -> None:
-    """Check with ADK that a tool runs on corrected arguments only."""
-    ran: list[str] = []
-
-    def weather(city: str = "everywhere") -> str:
-        ran.append(city)
-        return "sunny"
-
-    def script(request: ReceivedRequest) -> ScriptedResponse:
-        if not request.tool_results:
-            return CallTool("weather", id="c1", raw='{"city": "Par')
-        result = request.tool_results[0]
-        if result.name == MALFORMED_CALL_PREFIX + "weather":
-            assert "weather" in result.content["error"]
-            return CallTool("weather", {"city": "Paris"}, id="c2")
-        return f"It is {result.content['result']}."
-
-    async with ScriptedOpenAI(script) as server:
-        provider = OpenAIProvider("key", server.base_url)
-        agent = LlmAgent(name="bot", model=ModelAdapter(model="m", provider=provider), tools=[weather])
-        runner = InMemoryRunner(agent, app_name="test")
-        await runner.session_service.create_session(app_name="test", user_id="u", session_id="s")
-        events = [
-            event
-            async for event in runner.run_async(
-                user_id="u",
-                session_id="s",
-                new_message=types.UserContent("Weather in Paris?"),
-                run_config=RunConfig(streaming_mode=StreamingMode.SSE),
-            )
-        ]
-        await provider.aclose()
-    assert ran == ["Paris"]
-    assert events[-1].content is not None
-    assert events[-1].content.parts is not None
-    assert events[-1].content.parts[0].text == "It is sunny."
-
-
-async def test_a_call_cut_off_by_the_token_limit_is_dropped(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_responses([Say("Let me see."), CallTool("f", id="c1", raw='{"n": '), Finish("length")])
-    text, done = await openai_wire.collect_events()
-    assert text == Text("Let me see.")
-    assert isinstance(done, Done)
-    assert done.finish_reason is types.FinishReason.MAX_TOKENS
-
-
-async def test_reasoning_under_its_other_name_is_thought(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_responses([delta(reasoning="Hm."), Say("Yes.")])
-    assert (await openai_wire.collect_events())[:2] == [Thought("Hm."), Text("Yes.")]
-
-
 async def test_a_refusal_is_text_of_the_answer(openai_wire: ConnectedProvider) -> None:
     openai_wire.server.add_responses([delta(refusal="I'd rather not.")])
     assert (await openai_wire.collect_events())[0] == Text("I'd rather not.")
-
-
-async def test_a_server_may_send_no_usage(openai_wire: ConnectedProvider) -> None:
-    end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    openai_wire.server.add_responses([Say("ok"), end, EndStream()])
-    assert (await openai_wire.collect_events())[-1] == Done(types.FinishReason.STOP, Usage())
 
 
 async def test_a_missing_usage_chunk_does_not_delay_the_end(
@@ -313,25 +154,3 @@ async def test_each_type_of_file_has_its_block(openai_wire: ConnectedProvider) -
     assert parts[1]["image_url"]["url"] == "data:image/png;base64,cG5n"
     assert parts[4]["file"]["file_data"] == "data:application/pdf;base64,cGRm"
     assert parts[5]["text"] == "a,b\n1,2"
-
-
-async def test_files_of_a_tool_follow_its_results(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_responses("ok")
-    await openai_wire.collect_events(
-        ModelMessage("user", (Text("draw"),)),
-        ModelMessage("assistant", (ToolCall("a", "draw", {}), ToolCall("b", "draw", {}))),
-        ModelMessage(
-            "tool",
-            (
-                ToolResult("a", "draw", {"ok": True}, (Media("image/png", b"png"),)),
-                ToolResult("b", "draw", {"ok": False}),
-            ),
-        ),
-    )
-    roles = [message["role"] for message in openai_wire.server.requests[0]["messages"]]
-    assert roles == ["user", "assistant", "tool", "tool", "user"]
-
-
-async def test_a_pause_within_an_answer_does_not_end_it(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_responses([Say("a"), Pause(0.05), Say("b")])
-    assert (await openai_wire.collect_events())[:2] == [Text("a"), Text("b")]
