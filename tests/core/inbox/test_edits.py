@@ -10,7 +10,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult
-from core.inbox.store import AcceptResult, InboxStore
+from core.inbox.store import InboxStore
 from core.models.tokens import TokenCounter
 from core.privacy.retention import DAY_SECONDS, CleanupService
 from core.sessions.service import SessionService
@@ -33,18 +33,6 @@ async def claim_turn(turns: TurnStore) -> Turn:
 async def read_inbox(database: FailingDatabase) -> str:
     async with database.read() as connection:
         return str((await connection.execute(sa.select(inbox_table))).all())
-
-
-async def test_a_message_edited_while_it_waits_is_answered_as_edited(inbox: InboxStore, turns: TurnStore) -> None:
-    first, second = inbound("one"), inbound("two")
-    for message in (first, second):
-        await inbox.accept(message)
-    assert await inbox.edit_message(first.event_key, "three") is EditResult.WAITING
-    assert await inbox.edit_message(first.event_key, "three") is EditResult.UNCHANGED
-    assert await inbox.edit_message(second.event_key, "two") is EditResult.UNCHANGED
-    turn = await claim_turn(turns)
-    assert [message.text for message in turn.messages] == ["three", "two"]
-    assert await inbox.accept(first) is AcceptResult.DUPLICATE
 
 
 async def test_an_edit_during_the_claim_is_in_the_turn_or_stored_with_it(inbox: InboxStore, turns: TurnStore) -> None:
@@ -80,17 +68,6 @@ async def test_an_edit_during_a_turn_is_stored_until_it_is_reverted(
     assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenial.EXPIRED
 
 
-async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: InboxStore, turns: TurnStore) -> None:
-    await inbox.accept(inbound("one"))
-    turn = await claim_turn(turns)
-    await complete_turn(turns, turn)
-    await inbox.edit_message(turn.newest_message.event_key, "two")
-    await inbox.request_rerun(turn.id, author="ada", kind="revise")
-    reclaimed = await claim_turn(turns)
-    assert await inbox.edit_message(turn.newest_message.event_key, "two") is EditResult.UNCHANGED
-    assert await inbox.edit_message(turn.newest_message.event_key, "three") == ClaimedMessage(reclaimed.id, "running")
-
-
 async def test_unknown_reset_or_pruned_messages_cannot_be_edited_or_deleted(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
@@ -113,20 +90,6 @@ async def test_unknown_reset_or_pruned_messages_cannot_be_edited_or_deleted(
     assert await inbox.edit_message(old.event_key, "four") is EditResult.UNKNOWN
     assert await inbox.delete_message(old.event_key) is DeleteResult.UNKNOWN
     assert "four" not in await read_inbox(database)
-
-
-async def test_a_message_deleted_while_it_waits_is_never_answered(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    first, second = inbound("a secret"), inbound("two")
-    for message in (first, second):
-        await inbox.accept(message)
-    for _ in range(2):
-        assert await inbox.delete_message(first.event_key) is DeleteResult.DROPPED
-    assert await inbox.edit_message(first.event_key, "another secret") is EditResult.UNKNOWN
-    assert await inbox.accept(first) is AcceptResult.DUPLICATE
-    assert (await claim_turn(turns)).messages == (second,)
-    assert "secret" not in await read_inbox(database)
 
 
 async def test_a_turn_whose_messages_are_all_deleted_is_cancelled_on_any_worker(
@@ -210,33 +173,6 @@ async def test_bytes_of_a_deleted_message_stay_if_another_event_refers_to_them(
     await turns.end(running, "cancelled", error=CancelReason.MESSAGE_DELETED)
     async with database.read() as connection:
         assert (await connection.execute(sa.select(blobs.c.data))).scalars().all() == [both]
-
-
-async def test_the_deleted_one_of_several_messages_is_not_in_the_next_attempt(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    for text in ("one", "a secret"):
-        await inbox.accept(inbound(text))
-    turn = await claim_turn(turns)
-    assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(
-        turn.id, "running", is_only_message=False
-    )
-    assert await turns.list_owned() == {turn.id: None}
-    await complete_turn(turns, turn)
-    await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
-    reclaimed = await claim_turn(turns)
-    assert (reclaimed.kind, [message.text for message in reclaimed.messages]) == ("revise", ["one"])
-    assert "secret" not in await read_inbox(database)
-
-
-async def test_a_deleted_message_has_no_rerun(inbox: InboxStore, turns: TurnStore, database: FailingDatabase) -> None:
-    await inbox.accept(inbound("a secret"))
-    turn = await claim_turn(turns)
-    await complete_turn(turns, turn)
-    await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
-    assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(turn.id, "done")
-    assert await turns.claim(10) == []
-    assert "secret" not in await read_inbox(database)
 
 
 async def test_a_reset_overrides_every_other_reason_to_end_a_turn(

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from core.errors import StoreError
 from core.inbox import entries as entries_module
 from core.inbox.entries import MAX_AGE_SECONDS, EntryStore, InboxEntry
-from core.messages.identity import Actor, Location
 from core.messages.inbox_message import InboxOutcome
 from core.privacy.retention import CleanupService
 from core.privacy.vault import Cipher
@@ -71,13 +70,6 @@ async def run_abandoned(store: EntryStore, loops: int = 1) -> AsyncIterator[asyn
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-async def test_an_entry_that_is_delivered_twice_is_new_once(database: Database) -> None:
-    store = await create_worker(database)
-    assert await store.append(press("a press"), CIPHER)
-    assert not await store.append(press("a press"), CIPHER)
-    assert await list_pending(database) == ["a press"]
 
 
 async def test_a_handled_or_failed_entry_ends_and_a_cancelled_one_stays(database: Database) -> None:
@@ -144,13 +136,6 @@ async def test_an_entry_is_encrypted_until_it_ends_and_deleted_after_a_day(datab
         await connection.execute(sa.update(inbox).values(accepted_at=inbox.c.accepted_at - 86_500))
     await cleanup.delete_batch()
     assert await read_row() is None
-
-
-def test_a_stored_entry_is_read_as_it_was() -> None:
-    message = replace(inbound("", actor=Actor("slack", "ada", roles=("S1",)), location=Location("T1", "C1")))
-    entry = InboxEntry("command", message, {"name": "stop", "argument": ""}, {"key": "1"}, locale="ko", name="Ada")
-    stored = InboxEntry.from_json(json.loads(json.dumps(entry.to_json())))
-    assert stored == replace(entry, until=message.sent_at)
 
 
 def test_an_interaction_of_version_0_1_0_is_read() -> None:

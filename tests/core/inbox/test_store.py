@@ -1,15 +1,13 @@
 import asyncio
-import time
 from collections import Counter
-from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
-from core.messages.inbox_message import Attachment, InboxMessage
+from core.messages.inbox_message import InboxMessage
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
 from core.store.schema import inbox as table
@@ -54,46 +52,6 @@ async def test_a_second_delivery_begins_no_session_that_was_deleted(inbox: Inbox
     assert not await inbox.has_session(message.session_id)
 
 
-async def test_a_message_that_cannot_be_stored_is_not_accepted(inbox: InboxStore, database: Database) -> None:
-    async with database.write() as connection:
-        await connection.execute(sa.text("DROP TABLE inbox"))
-    with pytest.raises(StoreError):
-        await inbox.accept(inbound())
-
-
-async def test_a_message_waits_while_a_turn_runs(inbox: InboxStore, turns: TurnStore) -> None:
-    assert await inbox.accept(inbound()) is AcceptResult.NEXT
-    (turn,) = await turns.claim(10)
-    assert await inbox.accept(inbound()) is AcceptResult.WAITING
-    await complete_turn(turns, turn)
-    (turn,) = await turns.claim(10)
-    await turns.save_answer(turn, "text", {})
-    assert await inbox.accept(inbound()) is AcceptResult.WAITING
-    assert await inbox.accept(inbound(session="place:2")) is AcceptResult.NEXT
-
-
-async def test_a_session_is_known_after_its_first_message(inbox: InboxStore) -> None:
-    assert not await inbox.has_session("place:1")
-    await inbox.accept(inbound())
-    assert await inbox.has_session("place:1")
-
-
-async def test_a_reset_drops_what_waits_and_returns_it(inbox: InboxStore, turns: TurnStore, database: Database) -> None:
-    waiting, elsewhere = [inbound(), inbound()], inbound(session="place:2")
-    for message in (*waiting, elsewhere):
-        await inbox.accept(message)
-    assert await inbox.reset_session(inbound("reset")) == waiting
-    assert [turn.newest_message for turn in await turns.claim(10)] == [elsewhere]
-    assert await inbox.accept(waiting[0]) is AcceptResult.DUPLICATE
-
-
-async def test_a_reset_that_comes_twice_resets_once(inbox: InboxStore) -> None:
-    reset = inbound("reset")
-    assert await inbox.reset_session(reset) == []
-    await inbox.accept(inbound("anew"))
-    assert await inbox.reset_session(reset) is None
-
-
 async def test_a_reset_deletes_the_texts_of_messages(inbox: InboxStore, turns: TurnStore, database: Database) -> None:
     await inbox.accept(inbound("a secret"))
     (ended,) = await turns.claim(10)
@@ -109,17 +67,6 @@ async def test_a_reset_deletes_the_texts_of_messages(inbox: InboxStore, turns: T
     rows = str(await list_rows(database)) + str(await list_rows(database, turns_table))
     assert "a secret" not in rows
     assert "secret answer" not in rows
-
-
-async def test_a_message_after_a_reset_belongs_to_the_new_generation(inbox: InboxStore, turns: TurnStore) -> None:
-    await inbox.accept(inbound())
-    (first,) = await turns.claim(10)
-    await inbox.reset_session(inbound("reset"))
-    await inbox.accept(inbound("anew"))
-    assert await turns.claim(10, running=[first.id]) == []  # the old turn still runs
-    await turns.end(first, "cancelled")
-    (second,) = await turns.claim(10)
-    assert (second.newest_message.text, second.generation) == ("anew", first.generation + 1)
 
 
 async def test_a_message_during_a_reset_belongs_to_the_new_generation(inbox: InboxStore, database: Database) -> None:
@@ -162,14 +109,6 @@ async def test_a_late_reset_does_not_end_a_turn_of_a_later_message(inbox: InboxS
     assert (turn.messages, turn.generation) == ((next_one,), running.generation)
 
 
-async def test_a_message_reaches_its_turn_unchanged(inbox: InboxStore, turns: TurnStore) -> None:
-    file = Attachment("a.png", "image/png", 3, {"url": "https://a/b", "id": 1})
-    message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=(file,))
-    await inbox.accept(message)
-    (turn,) = await turns.claim(1)
-    assert turn.newest_message == message
-
-
 async def create_failed_turn(inbox: InboxStore, turns: TurnStore, **kwargs: Any) -> Turn:
     await inbox.accept(inbound(**kwargs))
     (turn,) = await turns.claim(1)
@@ -178,36 +117,10 @@ async def create_failed_turn(inbox: InboxStore, turns: TurnStore, **kwargs: Any)
     return turn
 
 
-async def test_a_retry_of_a_failed_turn_is_a_new_turn(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await create_failed_turn(inbox, turns, text="what is it?")
-    accepted, message = await request_retry(inbox, failed)
-    assert (accepted, message.text) == (AcceptResult.NEXT, "what is it?")
-    (reclaimed,) = await turns.claim(1)
-    assert (reclaimed.kind, reclaimed.origin, reclaimed.message_ids) == ("retry", failed.id, ("m1", "m2"))
-    assert (reclaimed.newest_message.text, reclaimed.newest_message.address) == (
-        failed.newest_message.text,
-        failed.newest_message.address,
-    )
-    await turns.end(reclaimed, "failed")
-    await request_retry(inbox, reclaimed)
-    (third,) = await turns.claim(1)
-    assert third.origin == failed.id
-
-
 async def request_retry(inbox: InboxStore, turn: Turn) -> tuple[AcceptResult, InboxMessage]:
     tried = await inbox.request_rerun(turn.id, author="ada", kind="retry")
     assert isinstance(tried, tuple)
     return tried
-
-
-async def test_repeated_requests_retry_a_turn_once(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await create_failed_turn(inbox, turns)
-    tried = await asyncio.gather(*(request_retry(inbox, failed) for _ in range(8)))
-    assert sorted(accepted.name for accepted, _ in tried) == ["DUPLICATE"] * 7 + ["NEXT"]
-    (reclaimed,) = await turns.claim(10)
-    assert (await request_retry(inbox, failed))[0] is AcceptResult.DUPLICATE
-    await complete_turn(turns, reclaimed)
-    assert await inbox.request_rerun(failed.id, author="ada", kind="retry") is RerunDenial.EXPIRED
 
 
 async def test_a_button_press_waits_for_the_database_and_a_message_does_not(
@@ -220,38 +133,3 @@ async def test_a_button_press_waits_for_the_database_and_a_message_does_not(
         database.failures = 1
         with pytest.raises(StoreError):
             await take(inbound())
-
-
-async def test_a_retry_waits_for_older_messages(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await create_failed_turn(inbox, turns)
-    second = inbound("second", sent_at=time.time() - 1)
-    await inbox.accept(second)
-    assert (await request_retry(inbox, failed))[0] is AcceptResult.WAITING
-    (next_one,) = await turns.claim(10)
-    assert next_one.newest_message == second
-    await complete_turn(turns, next_one)
-    (last,) = await turns.claim(10)
-    assert last.kind == "retry"
-
-
-async def test_only_the_author_may_request_a_retry(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await create_failed_turn(inbox, turns)
-    assert await inbox.request_rerun(failed.id, author="grace", kind="retry") is RerunDenial.NOT_OWNER
-    assert await turns.claim(10) == []
-
-
-async def test_done_reset_and_unknown_turns_are_not_retried(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await create_failed_turn(inbox, turns)
-    await inbox.accept(inbound(session="place:2"))
-    (answered,) = await turns.claim(1)
-    await complete_turn(turns, answered)
-    await inbox.reset_session(inbound("reset"))
-    for turn_id in (failed.id, answered.id, "nothing"):
-        assert await inbox.request_rerun(turn_id, author="ada", kind="retry") is RerunDenial.EXPIRED
-
-
-async def test_a_reset_drops_a_retry_that_waits(inbox: InboxStore, turns: TurnStore) -> None:
-    failed = await create_failed_turn(inbox, turns)
-    await request_retry(inbox, failed)
-    assert len(cast(list[InboxMessage], await inbox.reset_session(inbound("reset")))) == 1
-    assert await turns.claim(10) == []

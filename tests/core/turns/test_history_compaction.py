@@ -275,16 +275,6 @@ async def test_a_failed_summary_is_logged_and_the_history_is_truncated(
     assert (await conversation.list_texts())[0] == "q20"
 
 
-async def test_room_for_the_summary_is_left_when_the_budget_fills_up(conversation: CompactedConversation) -> None:
-    await conversation.run_turn("first")
-    used = 0
-    while not conversation.summary_requests:
-        used = (await conversation.load_session()).window.tokens
-        await conversation.append_exchange("how is it?", "warm and dry, " * 30)
-    room = 4_000 - 4_000 // 8
-    assert 0.7 * room < used < 0.8 * room
-
-
 async def test_a_new_turn_postpones_the_summary_until_its_end(
     conversation: CompactedConversation,
 ) -> None:

@@ -2,8 +2,7 @@
 
 from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
-from tests.core.conftest import FailingDatabase, complete_turn
-from tests.core.tools.test_human_requests import make_approvals
+from tests.core.conftest import complete_turn
 from tests.fixtures.inbox_messages import inbound
 
 
@@ -33,29 +32,3 @@ async def test_a_resumed_turn_leaves_a_late_message_to_the_next_turn(inbox: Inbo
     await complete_turn(turns, resumed)
     (following,) = await turns.claim(10)
     assert following.messages == (first,)
-
-
-async def test_a_turn_that_needs_approvals_is_stored_though_a_late_message_waits(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    first, second = inbound("first"), inbound("second")
-    await inbox.accept(second)
-    (turn,) = await turns.claim(10)
-    await inbox.accept(first)
-    assert await make_approvals(database, turns).save_answer(turn, "may I?", {}, []) == []
-    await turns.end(turn, "done")
-    (following,) = await turns.claim(10)
-    assert following.messages == (first,)
-
-
-async def test_a_retry_leaves_later_messages_to_the_next_turn(inbox: InboxStore, turns: TurnStore) -> None:
-    await inbox.accept(inbound("tried"))
-    (failed,) = await turns.claim(10)
-    await turns.end(failed, "failed")
-    await inbox.request_rerun(failed.id, author="ada", kind="retry")
-    await inbox.accept(later := inbound("later", sent_at=9e9))
-    (turn,) = await turns.claim(10)
-    assert turn.kind == "retry"
-    await complete_turn(turns, turn)
-    (last,) = await turns.claim(10)
-    assert last.messages == (later,)

@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.inbox.edits import ClaimedMessage
 from core.inbox.store import AcceptResult, InboxStore
 from core.messages.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
@@ -87,22 +86,6 @@ async def request_rerun(
     return wanted
 
 
-async def test_a_rerun_uses_the_same_reply_and_prompt(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
-) -> None:
-    await create_answered_turn(inbox, turns, service, "before")
-    turn = await create_answered_turn(inbox, turns, service, "one", "two")
-    assert (await request_rerun(inbox, turn))[0] is AcceptResult.NEXT
-    rerun = await claim_turn(turns)
-    assert (rerun.kind, rerun.origin, rerun.message_ids) == ("regenerate", turn.id, ("m1", "m2"))
-    assert rerun.messages == turn.messages
-    assert (await list_stored_texts(database))[-2:] == ["about before", "one two"]
-    async with database.read() as connection:
-        runs = set((await connection.execute(sa.select(tool_calls.c.run))).scalars())
-    assert turn.id not in runs
-    assert len(runs) == 1
-
-
 async def test_the_next_worker_keeps_the_stored_events_of_a_rerun(
     inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
@@ -159,16 +142,6 @@ async def test_an_answered_or_stopped_turn_can_be_rerun(inbox: InboxStore, turns
     assert (await claim_turn(turns)).origin == turn.id
 
 
-async def test_running_failed_and_unknown_turns_cannot_be_regenerated(inbox: InboxStore, turns: TurnStore) -> None:
-    await inbox.accept(inbound())
-    turn = await claim_turn(turns)
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.EXPIRED
-    await turns.end(turn, "failed")
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.EXPIRED
-    assert await inbox.request_rerun("nothing", author="ada", kind="regenerate") is RerunDenial.EXPIRED
-    assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenial.EXPIRED
-
-
 async def test_only_the_author_of_the_newest_turn_may_rerun_it(
     inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
@@ -207,14 +180,6 @@ async def test_a_retry_of_a_turn_that_is_answered_after_all_is_dropped(inbox: In
     assert await turns.claim(10) == []
 
 
-async def test_a_reset_drops_and_refuses_reruns(inbox: InboxStore, turns: TurnStore, service: SessionService) -> None:
-    turn = await create_answered_turn(inbox, turns, service, "one")
-    await request_rerun(inbox, turn)
-    assert len(cast(list[InboxMessage], await inbox.reset_session(inbound("reset")))) == 1
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.EXPIRED
-    assert await turns.claim(10) == []
-
-
 async def test_a_late_reset_drops_reruns_but_not_later_messages(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound("one"))
     failed = await claim_turn(turns)
@@ -224,37 +189,6 @@ async def test_a_late_reset_drops_reruns_but_not_later_messages(inbox: InboxStor
     await inbox.accept(since)
     assert len(cast(list[InboxMessage], await inbox.reset_session(reset, until=reset.sent_at))) == 1
     assert (await claim_turn(turns)).messages == (since,)
-
-
-async def test_a_rerun_has_the_edited_text(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
-) -> None:
-    await create_answered_turn(inbox, turns, service, "before")
-    turn = await create_answered_turn(inbox, turns, service, "one", "two")
-    await inbox.edit_message(turn.messages[0].event_key, "three")
-    await request_rerun(inbox, turn, "revise")
-    rerun = await claim_turn(turns)
-    assert (rerun.kind, rerun.origin, rerun.message_ids) == ("revise", turn.id, ("m1", "m2"))
-    assert [message.text for message in rerun.messages] == ["three", "two"]
-    assert (await list_stored_texts(database))[-1] == "about before"
-    await append_events(service, rerun, user_event("three two"), model_event("half"))
-    await turns.end(rerun, "failed")
-    await request_rerun(inbox, rerun, "retry")
-    retry = await claim_turn(turns)
-    assert (retry.kind, [message.text for message in retry.messages]) == ("retry", ["three", "two"])
-    assert (await list_stored_texts(database))[-1] == "three two"
-
-
-async def test_a_rerun_with_an_edited_text_cancels_the_running_turn(inbox: InboxStore, turns: TurnStore) -> None:
-    await inbox.accept(inbound("one"))
-    turn = await claim_turn(turns)
-    edited = await inbox.edit_message(turn.newest_message.event_key, "two")
-    assert edited == ClaimedMessage(turn.id, "running")
-    assert (await request_rerun(inbox, turn, "revise"))[0] is AcceptResult.WAITING
-    assert await turns.list_owned() == {turn.id: CancelReason.STOP}
-    await turns.end(turn, "cancelled", error=CancelReason.STOP)
-    rerun = await claim_turn(turns)
-    assert (rerun.kind, rerun.newest_message.text) == ("revise", "two")
 
 
 async def test_a_retry_has_the_text_edited_since_the_request(

@@ -1,5 +1,3 @@
-import asyncio
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +12,8 @@ from core.inbox.store import InboxStore
 from core.messages.inbox_message import InboxMessage
 from core.store.database import Database
 from core.store.notify import NotificationBus
-from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.store.schema import workers
-from core.turns.claims import MAX_MESSAGES
-from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
-from core.turns.turn import Turn
 from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store
 from tests.fixtures.inbox_messages import inbound
 
@@ -30,52 +23,12 @@ async def list_values(database: Database, chosen: sa.Column[Any]) -> list[Any]:
         return list((await connection.execute(sa.select(chosen))).scalars())
 
 
-async def test_messages_of_an_idle_session_are_claimed_in_their_order(inbox: InboxStore, turns: TurnStore) -> None:
-    first, second, third = inbound(), inbound(), inbound()
-    await inbox.accept(second)
-    await inbox.accept(first)
-    (turn,) = await turns.claim(10)
-    await inbox.accept(third)
-    assert await turns.claim(10, running=[turn.id]) == []
-    await complete_turn(turns, turn)
-    (last,) = await turns.claim(10)
-    assert turn.messages + last.messages == (first, second, third)
-
-
-async def test_a_claim_begins_at_most_the_requested_turns(inbox: InboxStore, turns: TurnStore) -> None:
-    for number in range(5):
-        await inbox.accept(inbound(session=f"place:{number}"))
-    sizes, running = [], list[str]()
-    for _ in range(4):
-        claimed = await turns.claim(2, running=running)
-        running += [turn.id for turn in claimed]
-        sizes.append(len(claimed))
-    assert sizes == [2, 2, 1, 0]
-
-
 async def test_a_worker_without_a_lease_does_not_reclaim_its_running_turn(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await turns._lease.release()
     assert await turns.claim(1, running=[turn.id]) == []
     assert [reclaimed.id for reclaimed in await turns.claim(1)] == [turn.id]
-
-
-async def test_many_workers_that_claim_at_once_begin_each_turn_once(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    for number in range(24):
-        await inbox.accept(inbound(session=f"place:{number % 8}"))
-    workers = [turns] if database.is_sqlite else [await create_turn_store(database) for _ in range(4)]
-
-    async def claim_all(worker: TurnStore) -> list[Turn]:
-        mine = list[Turn]()
-        for _ in range(8):
-            mine += await worker.claim(1, running=[turn.id for turn in mine])
-        return mine
-
-    claimed = [turn.session_id for turn_list in await asyncio.gather(*map(claim_all, workers)) for turn in turn_list]
-    assert sorted(claimed) == [f"place:{number}" for number in range(8)]
 
 
 async def test_the_database_itself_refuses_a_second_turn_of_a_session(
@@ -108,52 +61,6 @@ async def create_successor(database: FailingDatabase, turns: TurnStore) -> TurnS
     """End the lease of a worker, and return the turn store of another worker."""
     await turns._lease.release()
     return await create_turn_store(database)
-
-
-async def test_every_attempt_answers_the_messages_that_waited_together(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    messages = [inbound(f"part {number}") for number in range(3)]
-    for message in messages:
-        await inbox.accept(message)
-    (turn,) = await turns.claim(10)
-    assert (turn.messages, turn.newest_message) == (tuple(messages), messages[-1])
-    later = inbound("part 4")
-    await inbox.accept(later)
-    new = await create_successor(database, turns)
-    (reclaimed,) = await new.claim(10)
-    assert reclaimed.messages == turn.messages
-    await complete_turn(new, reclaimed)
-    (last,) = await new.claim(10)
-    assert last.messages == (later,)
-
-
-async def test_a_turn_answers_a_limited_number_of_messages(inbox: InboxStore, turns: TurnStore) -> None:
-    messages = [inbound() for _ in range(MAX_MESSAGES + 1)]
-    for message in messages:
-        await inbox.accept(message)
-    (turn,) = await turns.claim(10)
-    await complete_turn(turns, turn)
-    (rest,) = await turns.claim(10)
-    assert turn.messages + rest.messages == tuple(messages)
-    assert rest.messages == (messages[-1],)
-
-
-async def test_a_retry_is_a_new_turn_with_the_messages_of_the_failed_one(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    messages = [inbound("one"), inbound("two", author="bob")]
-    for message in messages:
-        await inbox.accept(message)
-    (failed,) = await turns.claim(1)
-    await turns.end(failed, "failed", error="why")
-    assert await inbox.request_rerun(failed.id, author="eve", kind="retry") is RerunDenial.NOT_OWNER
-    await inbox.request_rerun(failed.id, author="bob", kind="retry")
-    await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
-    (retry,) = await turns.claim(10)
-    assert (retry.kind, retry.origin, retry.messages) == ("retry", failed.id, tuple(messages))
-    new = await create_successor(database, turns)
-    assert await new.claim(10) == [replace(retry, attempt=2, is_resumed=True)]
 
 
 async def test_writes_of_a_former_owner_are_refused(
@@ -224,71 +131,6 @@ async def test_an_attempt_counts_when_a_lease_expires_with_the_turn_running(
     (turn,) = await (await create_successor(database, turns)).claim(1)
     assert turn.attempt == 4, "a restart counts nothing"
     assert await list_values(database, turns_table.c.attempt) == [4]
-
-
-async def test_a_worker_resumes_its_own_turn_that_it_does_not_run(inbox: InboxStore, turns: TurnStore) -> None:
-    await inbox.accept(inbound())
-    (turn,) = await turns.claim(1)
-    assert await turns.claim(1, running=[turn.id]) == []
-    assert await turns.claim(1) == [replace(turn, is_resumed=True)]
-
-
-async def test_a_worker_with_an_expired_lease_does_not_resume_its_running_turn(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    await inbox.accept(inbound())
-    (turn,) = await turns.claim(1)
-    async with database.write() as connection:
-        await connection.execute(sa.update(workers).values(lease_expires_at=0.0))
-    assert await turns.claim(1, running=[turn.id]) == []
-    assert [reclaimed.id for reclaimed in await turns.claim(1)] == [turn.id]
-
-
-async def test_a_reset_marks_the_running_turn(inbox: InboxStore, turns: TurnStore) -> None:
-    await inbox.accept(inbound())
-    (turn,) = await turns.claim(1)
-    assert await turns.list_owned() == {turn.id: None}
-    await inbox.reset_session(inbound("reset"))
-    assert await turns.list_owned() == {turn.id: "reset"}
-
-
-async def test_a_reset_deletes_texts_once_their_turn_has_ended(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    await inbox.accept(inbound())
-    (failed,) = await turns.claim(1)
-    await turns.end(failed, "failed")
-    await inbox.request_rerun(failed.id, author="ada", kind="retry")
-    await turns.claim(1)
-    await inbox.reset_session(inbound("reset"))
-    new = await create_successor(database, turns)
-    (claimed,) = await new.claim(1)
-    assert (claimed.messages, claimed.cancel) == (failed.messages, "reset")
-    await new.end(claimed, "cancelled")
-    assert set(await list_values(database, inbox_table.c.message)) == {None}
-
-
-async def test_a_turn_ends_with_the_message_that_it_answered(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    await inbox.accept(inbound())
-    (turn,) = await turns.claim(1)
-    await turns.end(turn, "failed", error="why")
-    assert await list_values(database, turns_table.c.state) == ["failed"]
-    assert await list_values(database, turns_table.c.error) == ["why"]
-    assert await (await create_successor(database, turns)).claim(10) == []
-
-
-async def test_a_transient_database_error_loses_no_end_of_a_turn(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    await inbox.accept(inbound())
-    (turn,) = await turns.claim(1)
-    database.failures = 2
-    await turns.save_answer(turn, "text", {})
-    database.failures = 2
-    await complete_turn(turns, turn)
-    assert await list_values(database, turns_table.c.state) == ["done"]
 
 
 async def test_a_lasting_fault_is_raised_after_retries_and_the_turn_resumes_later(

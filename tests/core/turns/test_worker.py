@@ -12,7 +12,6 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from core.store.schema import turns as turns_table
 from core.turns import worker
-from core.turns.claims import MAX_MESSAGES
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import TurnRunner, Worker
@@ -125,19 +124,6 @@ async def run_worker(
         await database.aclose()
 
 
-async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(tmp_path: Path) -> None:
-    async with run_worker(tmp_path) as bench:
-        for text, session in (("a1", "p:a"), ("b1", "p:b")):
-            await bench.inbox.accept(inbound(text, session=session))
-        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
-        await bench.inbox.accept(inbound("a2", session="p:a"))
-        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
-        assert [turn.newest_message.text for turn in bench.begun_turns] == ["a1", "b1"]
-        bench.may_end.set()
-        await bench.wait_until(lambda: len(bench.ended_texts) == 3)
-        assert bench.begun_turns[2].newest_message.text == "a2"
-
-
 async def test_a_turn_that_is_cancelled_before_its_first_step_begins_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,16 +140,6 @@ async def test_a_turn_that_is_cancelled_before_its_first_step_begins_and_ends(
         await bench.inbox.accept(inbound())
         await bench.wait_until(lambda: bench.ended_texts)
         assert bench.cancellations == [(CancelReason.STOP,)]
-
-
-async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
-    async with run_worker(tmp_path, limit=2) as bench:
-        for number in range(6):
-            await bench.inbox.accept(inbound(session=f"p:{number}"))
-        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
-        bench.may_end.set()
-        await bench.wait_until(lambda: len(bench.ended_texts) == 6)
-        assert bench.max_concurrent == 2
 
 
 async def test_a_flood_delays_another_person_by_no_more_than_one_turn(database_url: str, tmp_path: Path) -> None:
@@ -197,18 +173,6 @@ async def test_an_end_claims_only_if_the_worker_was_woken_during_the_turn(
         bench.may_end.set()
         await bench.wait_for_ends(7)
         assert bench.claim_count == 9
-
-
-async def test_messages_that_a_turn_leaves_to_the_next_one_are_answered_at_its_end(tmp_path: Path) -> None:
-    async with run_worker(tmp_path) as bench:
-        await bench.wait_until(lambda: bench.claim_count == 1)
-        async with bench.worker._claiming:
-            for _ in range(MAX_MESSAGES + 1):
-                await bench.inbox.accept(inbound())
-        await bench.wait_until(lambda: bench.claim_count == 3)  # the second one finds nothing
-        bench.may_end.set()
-        await bench.wait_until(lambda: len(bench.ended_texts) == 2)
-        assert [len(turn.messages) for turn in bench.begun_turns] == [MAX_MESSAGES, 1]
 
 
 async def test_turns_of_one_claim_start_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,33 +321,6 @@ async def test_a_stop_lets_running_turns_end_and_begins_none(tmp_path: Path) -> 
         bench.may_end.set()
         await bench.worker.stop(30)
         assert (bench.ended_texts, bench.cancellations) == (["first"], [])
-
-
-async def test_turns_that_exceed_the_grace_period_are_cancelled(tmp_path: Path) -> None:
-    async with run_worker(tmp_path) as bench:
-        await bench.inbox.accept(inbound("late"))
-        await bench.wait_until(lambda: bench.begun_turns)
-        await bench.worker.stop(0.01)
-        await bench.wait_until(lambda: bench.ended_texts)
-        assert (bench.ended_texts, bench.cancellations) == (["late"], [(CancelReason.SHUTDOWN,)])
-
-
-async def test_a_stop_waits_for_a_claim_in_progress(tmp_path: Path) -> None:
-    async with run_worker(tmp_path) as bench:
-        bench.may_end.set()
-        claim, claimed = bench.turns.claim, asyncio.Event()
-
-        async def claim_slowly(limit: int, *, running: Collection[str] = (), triggered_limit: int = 0) -> list[Turn]:
-            if turns := await claim(limit, running=running):
-                claimed.set()
-                await asyncio.sleep(0.02)
-            return turns
-
-        bench.turns.claim = claim_slowly  # type: ignore[method-assign]  # widens the time between claim and start
-        await bench.inbox.accept(inbound("just claimed"))
-        await claimed.wait()
-        await bench.worker.stop(30)
-        assert bench.ended_texts == ["just claimed"]
 
 
 async def test_a_turn_claimed_after_the_grace_period_is_handed_back(
