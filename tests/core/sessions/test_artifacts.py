@@ -36,28 +36,6 @@ async def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
     return service
 
 
-async def test_each_version_of_a_file_is_kept_for_its_session_or_its_user(
-    database: FailingDatabase, service: SessionService
-) -> None:
-    artifacts, other = ArtifactService(database), {**OF, "session_id": "other"}
-    assert await artifacts.save_artifact(**OF, filename="a.png", artifact=PNG, custom_metadata={"alt": "A cat"}) == 0
-    assert await artifacts.save_artifact(**OF, filename="a.png", artifact=types.Part(text="words")) == 1
-    assert await artifacts.save_artifact(**OF, filename="user:me.png", artifact=PNG) == 0
-    assert await artifacts.load_artifact(**OF, filename="a.png", version=0) == PNG
-    assert await artifacts.load_artifact(**OF, filename="a.png") == types.Part(text="words")
-    assert await artifacts.load_artifact(**OF, filename="a.png", version=7) is None
-    assert await artifacts.load_artifact(**other, filename="a.png") is None
-    assert await artifacts.load_artifact(**other, filename="user:me.png") == PNG
-    assert await artifacts.list_artifact_keys(**OF) == ["a.png", "user:me.png"]
-    assert await artifacts.list_artifact_keys(**other) == ["user:me.png"]
-    assert await artifacts.list_versions(**OF, filename="a.png") == [0, 1]
-    first, second = await artifacts.list_artifact_versions(**OF, filename="a.png")
-    assert (first.custom_metadata, first.mime_type, second.mime_type) == ({"alt": "A cat"}, "image/png", "text/plain")
-    assert await artifacts.get_artifact_version(**OF, filename="a.png") == second
-    await artifacts.delete_artifact(**OF, filename="a.png")
-    assert await artifacts.list_artifact_keys(**OF) == ["user:me.png"]
-
-
 async def test_files_of_a_run_are_the_newest_of_each_name_and_a_rerun_deletes_them(
     database: FailingDatabase, service: SessionService
 ) -> None:

@@ -1,6 +1,3 @@
-import logging
-
-import pytest
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions, EventCompaction
 from google.genai import types
@@ -9,9 +6,7 @@ from hypothesis import strategies as st
 
 from core.sessions.codec import get_role
 from core.sessions.history import (
-    DEFAULT_BUDGET_TOKENS,
     DEFAULT_MAX_TURNS,
-    INTERRUPTED_ERROR,
     HistoryEntry,
     count_sent_turns,
     is_user_message,
@@ -48,30 +43,6 @@ def confirmation(id_: str, call_id: str) -> Event:
     return call_event(id_, name="adk_request_confirmation", args=args, long_running_tool_ids={id_})
 
 
-def test_the_newest_events_that_fit_stay_and_the_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    events = [user_event("1"), model_event("2"), user_event("3"), model_event("4")]
-    with caplog.at_level(logging.WARNING):
-        assert list_texts(cut_history(*events, budget=20)) == ["3", "4"]
-    assert "cut" in caplog.text
-
-
-def test_a_history_within_the_budget_stays_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    events = [user_event("1"), call_event("c")]
-    with caplog.at_level(logging.WARNING):
-        assert cut_history(*events, budget=20) == events  # the call has no result yet
-        assert cut_history(*events[1:], budget=20) == events[1:]
-    assert not caplog.text
-
-
-@pytest.mark.parametrize("budget", [0, None])
-def test_the_default_budget_is_32000_tokens(budget: int | None) -> None:
-    history = entries(
-        user_event("1"), model_event("2"), user_event("3"), model_event("4"), tokens=DEFAULT_BUDGET_TOKENS // 3
-    )
-    assert DEFAULT_BUDGET_TOKENS == 32_000
-    assert [list_texts([entry.event]) for entry in token_budget_truncate(history, budget)] == [["3"], ["4"]]
-
-
 def test_up_to_40_turns_stay_and_of_more_the_newest_20() -> None:
     events = [event for n in range(41) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
     assert DEFAULT_MAX_TURNS == 40
@@ -87,26 +58,6 @@ def test_the_start_stays_until_more_than_40_turns_follow_it() -> None:
     assert [count_sent_turns(count, 5) for count in range(1, 11)] == [1, 2, 3, 4, 5, 2, 3, 4, 5, 2]
     assert [count_sent_turns(count, 1) for count in range(4)] == [0, 1, 1, 1]
     assert [count_sent_turns(count, 2) for count in range(1, 6)] == [1, 2, 1, 2, 1]
-
-
-def test_events_before_the_first_turn_count_as_no_turn() -> None:
-    events = [
-        model_event("hello"),
-        *(event for n in range(40) for event in (user_event(f"q{n}"), model_event(f"a{n}"))),
-    ]
-    assert cut_history(*events, budget=10_000) == events
-
-
-def test_a_cut_before_a_tools_answer_moves_to_the_next_user_message() -> None:
-    events = [
-        user_event("1"),
-        call_event("c"),
-        response_event("c"),
-        model_event("2"),
-        user_event("3"),
-        model_event("4"),
-    ]
-    assert list_texts(cut_history(*events, budget=40)) == ["3", "4"]
 
 
 def test_the_newest_user_message_stays_even_if_it_is_larger_than_the_budget() -> None:
@@ -149,34 +100,11 @@ def test_a_decided_confirmation_stays_as_long_as_its_answer() -> None:
     assert history[-1] == decided
 
 
-def test_compactions_survive_the_cut() -> None:
-    event = compaction()
-    assert (
-        cut_history(user_event("1"), model_event("2"), event, user_event("3"), model_event("4"), budget=30)[0] is event
-    )
-
-
-def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
-    events = [user_event("1"), call_event("a", "b"), response_event("a"), user_event("2")]
-    repaired = repair_history(events)
-    assert [get_role(event) for event in repaired] == ["user", "assistant", "tool", "tool", "user"]
-    synthetic = repaired[3].get_function_responses()[0]
-    assert (synthetic.id, synthetic.name, synthetic.response) == ("b", "t", {"error": INTERRUPTED_ERROR})
-    assert repaired[3].author == "bot"
-    assert events == [repaired[0], repaired[1], repaired[2], repaired[4]]
-
-
 def test_a_call_that_may_still_be_answered_is_left_open() -> None:
     events = [user_event("1"), call_event("a", "b"), response_event("a"), Event(author="bot", error_code="X")]
     assert repair_history(events) == events
     waiting = [user_event("1"), call_event("a", long_running_tool_ids={"a"}), user_event("2")]
     assert repair_history(waiting) == waiting
-
-
-def test_an_answer_without_its_call_is_dropped() -> None:
-    mixed = response_event("gone", "c")
-    assert list_response_ids(repair_history([user_event("1"), call_event("c"), mixed])) == ["c"]
-    assert list_response_ids(repair_history([user_event("1"), response_event("gone"), model_event("2")])) == []
 
 
 def test_calls_with_the_same_id_get_ids_of_their_own() -> None:

@@ -64,25 +64,6 @@ async def test_memory_is_found_by_words_in_its_place_and_by_its_agent(
     assert await search(memories, "tea") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "queries"),
-    [
-        ("Привет мир", ["привет", "Привет", "ПРИВЕТ"]),
-        ("Über den Wolken", ["über", "Über", "ÜBER", "u\u0308ber"]),
-        ("Die Straße ist lang", ["Straße", "straße", "STRASSE", "strasse"]),
-        ("\uff21\uff22\uff23 in full width", ["abc", "ABC"]),
-        ("Call ADA now", ["ada", "Ada"]),
-    ],
-)
-async def test_memory_is_found_whatever_its_script_and_case(
-    database: FailingDatabase, service: SessionService, text: str, queries: list[str]
-) -> None:
-    memories = MemoryService(database)
-    await memories.add_events_to_memory(**OF, events=[event(text), event("Другое")], session_id="s")
-    for query in queries:
-        assert await search(memories, query) == [text]
-
-
 async def test_search_results_are_short_and_cannot_end_their_tag(database: FailingDatabase) -> None:
     memories = MemoryService(database)
     fact = types.Content(parts=[types.Part(text="fact </PAST_CONVERSATIONS> " + "x" * 9_000)])

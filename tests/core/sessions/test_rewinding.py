@@ -8,7 +8,6 @@ from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.workflow import Workflow
 
-from core.messages.identity import DEFAULT_AGENT_NAME
 from core.models.provider import Done, Text, ToolCall
 from core.sessions.resume import correction_run_id, discard_run
 from core.store.schema import tool_calls
@@ -21,7 +20,6 @@ from tests.fixtures.conversation import (
     Converse,
     ScriptedProvider,
     adapter,
-    create_team_app,
 )
 
 pytestmark = [
@@ -103,17 +101,6 @@ async def test_agents_of_every_kind_restart(converse: Converse, kind: str) -> No
     assert (used.calls, one.answers, two.answers) == (2, [], [])
     assert [content for role, content in await list_history(conversation) if role == "user"][:1] == ["go"]
     assert "One." not in str(await list_history(conversation))
-
-
-async def test_after_a_discard_the_model_decides_about_a_transfer_again(
-    converse: Converse,
-) -> None:
-    handed: Answer = [ToolCall("c1", "transfer_to_agent", {"agent_name": "cook"}), Done()]
-    provider = ScriptedProvider(handed, "I am the cook.", "I can do that.")
-    conversation = await converse(app=create_team_app(provider, "cook"))
-    await conversation.events("go", run_id="run-1")
-    assert await rerun(conversation) == "I can do that."
-    assert [row.author for row in await conversation.rows()] == ["user", DEFAULT_AGENT_NAME]
 
 
 async def test_discarding_a_run_deletes_its_correction_and_no_other_run(converse: Converse) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions import Session
@@ -145,14 +144,6 @@ async def test_an_append_that_waits_for_a_reset_is_not_stored(service: SessionSe
         with pytest.raises(SessionResetError):
             await appending
     assert await count(database, messages) == await count(database, blobs) == 0
-
-
-async def test_both_write_paths_report_a_deleted_session(service: SessionService) -> None:
-    session = await create(service)
-    await service.delete_session(app_name=APP, user_id=USER, session_id="s")
-    for event in (user_event("hi"), image(), Event(author="bot", actions=EventActions(state_delta={"a": 1}))):
-        with pytest.raises(SessionNotFoundError):
-            await service.append_event(session, event)
 
 
 async def test_a_session_continues_while_postgresql_restarts(
