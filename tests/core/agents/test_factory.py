@@ -1,13 +1,11 @@
 """Agents that `create_app` builds from settings."""
 
 import pytest
-from google.adk.agents import LlmAgent
 
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
 from core.errors import SettingsError
 from core.messages.identity import DEFAULT_AGENT_NAME
-from core.tools.tool import current_time, to_adk_tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 
@@ -19,17 +17,6 @@ async def get_system_text(converse: Converse, instruction: str) -> str:
     system = provider.requests[0].messages[0]
     assert system.role == "system"
     return system.text
-
-
-def test_the_agent_has_its_configured_values() -> None:
-    config = AgentConfig(name="helper", description="Helps.")
-    app = create_app(config, model=adapter(ScriptedProvider()), tools=[to_adk_tool(current_time)])
-    agent = app.root_agent
-    assert isinstance(agent, LlmAgent)
-    assert (app.name, agent.name, agent.description) == ("helper", "helper", "Helps.")
-    assert [getattr(tool, "name", "") for tool in agent.tools] == ["current_time"]
-    names = ["parley_guard", "parley_choice", "parley_meter", "parley_workflow_answer", "parley_media"]
-    assert [plugin.name for plugin in app.plugins] == names
 
 
 @pytest.mark.parametrize("name", ["", "user", "_x", "7", "x-y", "x y", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x\n"])
@@ -62,15 +49,3 @@ async def test_the_instruction_has_the_name_of_the_bot(converse: Converse, bot_n
 )
 async def test_braces_in_the_instruction_stay(converse: Converse, instruction: str) -> None:
     assert instruction in await get_system_text(converse, instruction)
-
-
-async def test_earlier_answers_are_sent_as_the_assistants_messages(converse: Converse) -> None:
-    provider = ScriptedProvider("Hello!", "Well.")
-    conversation = await converse(provider)
-    await conversation.reply("Hi")
-    await conversation.reply("How are you?")
-    assert [(message.role, message.text) for message in provider.requests[1].messages[1:]] == [
-        ("user", "Hi"),
-        ("assistant", "Hello!"),
-        ("user", "How are you?"),
-    ]

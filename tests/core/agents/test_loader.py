@@ -16,10 +16,8 @@ from core.agents.loader import list_llm_agents, load_app
 from core.agents.requirements import describe_installation
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter, register_adapter
-from core.models.provider import Done, ToolCall, ToolResult
 from core.models.selection import ModelRegistry
 from core.models.vendors import VendorSettings
-from tests.fixtures.conversation import Converse, ScriptedProvider
 
 AGENT = "from google.adk.agents import LlmAgent\n"
 PLAIN = f"{AGENT}root_agent = LlmAgent(name='planner', instruction='Plan.')\n"
@@ -286,43 +284,6 @@ def test_the_folders_env_file_fills_unset_variables(folder: Folder, monkeypatch:
     assert find_env_file(str(place)) == place / ".env"
     (agent,) = list_llm_agents(load_app(str(place)))
     assert agent.instruction == "mine"
-
-
-async def test_sub_agents_callbacks_plugins_and_artifacts_work(folder: Folder, converse: Converse) -> None:
-    source = f"""{AGENT}from google.adk.apps import App
-from google.adk.plugins import BasePlugin
-from google.genai import types
-
-class Notes(BasePlugin):
-    async def before_agent_callback(self, *, agent, callback_context):
-        callback_context.state['seen'] = [*callback_context.state.get('seen', []), agent.name]
-
-async def save(tool_context) -> str:
-    "Saves a note and remembers the session."
-    await tool_context.save_artifact('note.txt', types.Part(text='kept'))
-    part = await tool_context.load_artifact('note.txt')
-    found = await tool_context.search_memory('anything')
-    return f'{{part.text}} {{len(found.memories)}}'
-
-def sign(callback_context):
-    return types.Content(role='model', parts=[types.Part(text='Signed.')])
-
-member = LlmAgent(name='member', description='Saves.', tools=[save], after_agent_callback=sign)
-app = App(name='brought', root_agent=LlmAgent(name='root', sub_agents=[member]), plugins=[Notes(name='notes')])
-"""
-
-    provider = ScriptedProvider(
-        [ToolCall("c1", "transfer_to_agent", {"agent_name": "member"}), Done()],
-        [ToolCall("c2", "save", {}), Done()],
-        "Saved.",
-    )
-    register_adapter(lambda name: ModelAdapter(model=name, provider=provider), default="openai/default")
-    conversation = await converse(app=load_app(str(folder(agent__py=source)), create_plugins()), agent="root")
-    assert await conversation.reply("Save it.") == "Saved.\n\nSigned."
-    result = provider.requests[-1].messages[-1].parts[0]
-    assert isinstance(result, ToolResult)
-    assert result.result == {"result": "kept 0"}
-    assert (await conversation.session()).state["seen"] == ["root", "member"]
 
 
 @pytest.fixture

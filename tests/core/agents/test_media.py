@@ -58,30 +58,6 @@ async def test_the_suffix_of_a_models_file_is_that_of_its_type(
     assert [(file, saved) for file, _, saved in await list_artifacts(conversation)] == [(name, data)]
 
 
-@pytest.mark.parametrize(
-    ("mime_type", "data", "file", "kind"),
-    [
-        ("image/png", b"<script>alert(1)</script>", "file-1.txt", "text/plain"),
-        ("image/png", b"<!doctype html><p>page", "file-1.txt", "text/plain"),
-        ("image/png", SVG, "file-1.txt", "text/plain"),
-        ("image/svg+xml", b"<svg><script>alert(1)</script></svg>", "file-1.txt", "text/plain"),
-        ("image/png", b"\xff\xd8\xff\xe0", "image-1.jpg", "image/jpeg"),
-        ("image/png", b"%PDF-1.7", "file-1.pdf", "application/pdf"),
-        ("image/png", b"MZ\x90\0", "file-1.bin", "application/octet-stream"),
-        ("audio/mpeg", b"MZ\x90\0", "file-1.bin", "application/octet-stream"),
-        ("application/pdf", b"<html>", "file-1.txt", "text/plain"),
-        ("text/plain", PNG, "image-1.png", "image/png"),
-        ("image/x-unheard-of", PNG, "image-1.png", "image/png"),
-    ],
-)
-async def test_the_bytes_of_a_models_file_decide_its_type_and_name(
-    converse: Converse, mime_type: str, data: bytes, file: str, kind: str
-) -> None:
-    conversation = await converse(ScriptedProvider([Media(mime_type, data), Done()]))
-    await conversation.reply("make a file")
-    assert await list_artifacts(conversation) == [(file, kind, data)]
-
-
 async def test_raw_sound_of_a_tool_becomes_a_wav_file(converse: Converse) -> None:
     def speak() -> types.Part:
         """Return raw sound."""
@@ -94,14 +70,3 @@ async def test_raw_sound_of_a_tool_becomes_a_wav_file(converse: Converse) -> Non
     assert (name, mime_type) == ("audio-1.wav", "audio/wav")
     assert data.startswith(b"RIFF")
     assert data.endswith(b"\0\1\0\2")
-
-
-async def test_bytes_that_a_tool_returns_get_the_suffix_of_their_type(converse: Converse) -> None:
-    def speak() -> bytes:
-        """Return WAV sound."""
-        return WAV
-
-    provider = ScriptedProvider([ToolCall("c1", "speak", {}), Done()], "There it is.")
-    conversation = await converse(provider, tools=[speak])
-    await conversation.reply("say it")
-    assert [name for name, *_ in await list_artifacts(conversation)] == ["speak.wav"]

@@ -1,11 +1,10 @@
 """Messages that answer an agent's question: the run resumes where it waits."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from google.adk.agents import LlmAgent, ParallelAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.context import Context
 from google.adk.apps import App
@@ -106,14 +105,6 @@ def shop(inputs: list[Any]) -> Workflow:
     return Workflow(name="shop", edges=[("START", size, colour, order)])
 
 
-async def test_each_answer_goes_to_the_node_that_asked_for_it(converse: Converse) -> None:
-    inputs: list[Any] = []
-    dialog = Dialog(await converse(root=shop(inputs)))
-    replies = [await dialog.say(text) for text in ("a shirt", "XL", "red", "a hat", "S")]
-    assert replies == ["Which size?", "Which colour?", "Ordered in red.", "Which size?", "Which colour?"]
-    assert inputs == ["size", "XL", "red", "size", "S"]
-
-
 async def test_buttons_and_messages_answer_the_same_workflow(converse: Converse) -> None:
     inputs: list[Any] = []
     dialog = Dialog(await converse(root=shop(inputs)))
@@ -203,7 +194,6 @@ async def test_another_workflow_does_not_get_the_answer(converse: Converse) -> N
 
 CHOICE = [ToolCall("c1", "get_user_choice", {"options": ["S", "M"]}), Done()]
 INPUT = [ToolCall("c1", "adk_request_input", {"message": "Which size?"}), Done()]
-WAIT = [ToolCall("c1", "ask_manager", {"about": "shirts"}), Done()]
 
 
 def ask_manager(about: str) -> None:
@@ -223,65 +213,14 @@ def asker(name: str, step: Any, *, call_id: str = "c1") -> LlmAgent:
     return LlmAgent(name=name, description=f"Is {name}.", model=adapter(provider), tools=tools)
 
 
-def writer(name: str, *answers: Any, **kwargs: Any) -> LlmAgent:
-    return LlmAgent(name=name, model=adapter(ScriptedProvider(*answers, *([f"{name} is ready."] * 4))), **kwargs)
-
-
 def single(step: Any) -> BaseAgent:
     return asker("asker", step)
-
-
-def sequence(step: Any) -> BaseAgent:
-    return SequentialAgent(name="root", sub_agents=[writer("first"), asker("asker", step), writer("last")])
-
-
-def transfer(step: Any) -> BaseAgent:
-    handed = [ToolCall("t1", "transfer_to_agent", {"agent_name": "asker"}), Done()]
-    return writer("root", handed, sub_agents=[asker("asker", step)])
-
-
-def parallel(step: Any) -> BaseAgent:
-    return ParallelAgent(name="root", sub_agents=[asker("asker", step), writer("other")])
-
-
-def graph(step: Any) -> Workflow:
-    return Workflow(name="root", edges=[("START", asker("asker", step), writer("last"))])
-
-
-SHAPES: dict[Callable[[Any], BaseAgent | Workflow], str] = {
-    single: "asker is ready.",
-    sequence: "asker is ready.\n\nlast is ready.",
-    transfer: "asker is ready.",
-    parallel: "asker is ready.",
-    graph: "asker is ready.\n\nlast is ready.",
-}
 
 
 async def read_answers(conversation: Conversation) -> list[Any]:
     """Return the responses of the call `c1` in the history, as the model gets them."""
     answers = [answer for event in await conversation.history() for answer in event.get_function_responses()]
     return [(answer.response or {}).get("result", answer.response) for answer in answers if answer.id == "c1"]
-
-
-@pytest.mark.parametrize("step", [CHOICE, INPUT, WAIT], ids=["choice", "input", "tool"])
-@pytest.mark.parametrize("shape", SHAPES)
-async def test_a_button_answers_the_question_of_an_agent(converse: Converse, shape: Any, step: Any) -> None:
-    dialog = Dialog(await converse(root=shape(step)))
-    await dialog.say("a shirt")
-    assert dialog.question is not None
-    assert (dialog.question.tool, dialog.question.run) == (step[0].name, "1")
-    assert await dialog.conversation.events("meanwhile", run_id="other") != []
-    assert await dialog.choose("M") == SHAPES[shape]
-    assert await read_answers(dialog.conversation) == ["M"]
-
-
-@pytest.mark.parametrize("step", [CHOICE, INPUT], ids=["choice", "input"])
-@pytest.mark.parametrize("shape", SHAPES)
-async def test_a_message_answers_the_question_of_an_agent(converse: Converse, shape: Any, step: Any) -> None:
-    dialog = Dialog(await converse(root=shape(step)))
-    await dialog.say("a shirt")
-    assert await dialog.say("m") == SHAPES[shape]
-    assert await dialog.say("thanks") != ""
 
 
 async def test_agents_that_run_in_parallel_each_get_their_answer(converse: Converse) -> None:
@@ -302,21 +241,3 @@ async def test_the_model_gets_a_result_for_an_unanswered_question(converse: Conv
     await dialog.say("a shirt")
     assert await dialog.choose(None, is_expired=True) == "asker is ready."
     assert await read_answers(dialog.conversation) == [{"error": NOT_ANSWERED_ERROR}]
-
-
-async def test_a_text_that_looks_like_a_number_stays_a_text(converse: Converse) -> None:
-    seen = list[Any]()
-
-    async def ask(node_input: Any) -> Any:
-        yield RequestInput(message="Which room?", response_schema=str)
-
-    async def book(node_input: Any) -> types.Content:
-        seen.append(node_input)
-        return types.ModelContent("Booked.")
-
-    dialog = Dialog(await converse(root=Workflow(name="hotel", edges=[("START", ask, book)])))
-    await dialog.say("a room")
-    assert await dialog.choose("12") == "Booked."
-    await dialog.say("another room")
-    assert await dialog.say("13") == "Booked."
-    assert seen == ["12", "13"]

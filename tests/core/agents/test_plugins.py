@@ -27,7 +27,7 @@ from core.sessions.resume import resume_run
 from core.store.schema import tool_calls
 from core.tools.call_log import ToolCallLog
 from core.tools.results import MAX_RESULT_CHARACTERS
-from core.tools.tool import Tool, idempotent, to_adk_tool
+from core.tools.tool import Tool, to_adk_tool
 from tests.fixtures.conversation import (
     SESSION,
     Answer,
@@ -77,24 +77,11 @@ async def test_a_wrong_name_for_an_agent_is_answered_with_the_right_ones(
     assert "Valid agents: billing, research." in str(get_tool_result(provider)["error"])
 
 
-async def test_a_transfer_to_an_existing_agent_is_made(converse: Converse) -> None:
-    provider = ScriptedProvider(calls("transfer_to_agent", agent_name="billing"), "It is in the post.")
-    conversation = await converse(app=create_team_app(provider, "billing", "research"))
-    assert await conversation.reply("Where is my bill?") == "It is in the post."
-    assert [row.author for row in await conversation.rows()][-1] == "billing"
-
-
 async def test_a_tool_that_is_named_like_the_transfer_is_not_checked(converse: Converse) -> None:
     provider = ScriptedProvider(calls("transfer_to_agent", agent_name="ghost"), "Done.")
     tool = Tool("transfer_to_agent", "Ours.", lambda arguments: {"went to": arguments["agent_name"]})
     assert await (await converse(provider, tools=[tool])).reply("Go.") == "Done."
     assert get_tool_result(provider) == {"went to": "ghost"}
-
-
-async def test_the_model_gets_the_error_of_a_tool(converse: Converse) -> None:
-    provider, conversation = await make_failing_conversation(converse, TimeoutError("no answer in 3 s"))
-    assert await conversation.reply("Look.") == "I cannot look."
-    assert get_tool_result(provider) == {"error": "look failed: TimeoutError: no answer in 3 s"}
 
 
 async def test_a_secret_in_the_error_of_a_tool_reaches_neither_model_nor_memory(
@@ -111,12 +98,6 @@ async def test_a_secret_in_the_error_of_a_tool_reaches_neither_model_nor_memory(
         assert secret not in seen
 
 
-async def test_the_error_of_a_tool_is_truncated(converse: Converse) -> None:
-    provider, conversation = await make_failing_conversation(converse, RuntimeError("x" * 10_000))
-    await conversation.reply("Look.")
-    assert len(str(get_tool_result(provider)["error"])) == MAX_ERROR_CHARACTERS
-
-
 async def test_a_secret_at_the_end_of_a_truncated_error_is_redacted(converse: Converse) -> None:
     padding = "x" * (MAX_ERROR_CHARACTERS - len("look failed: RuntimeError:  sk-abc"))
     provider, conversation = await make_failing_conversation(
@@ -124,29 +105,6 @@ async def test_a_secret_at_the_end_of_a_truncated_error_is_redacted(converse: Co
     )
     await conversation.reply("Look.")
     assert "sk-" not in str(get_tool_result(provider)["error"])
-
-
-async def test_a_cancelled_tool_has_not_failed(converse: Converse, caplog: pytest.LogCaptureFixture) -> None:
-    started, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait(_arguments: object) -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    provider = ScriptedProvider(calls("wait"), "never said")
-    conversation = await converse(provider, tools=[Tool("wait", "Waits.", wait)])
-    listening = asyncio.create_task(conversation.reply("Wait."))
-    async with asyncio.timeout(30):
-        await started.wait()
-        listening.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await listening
-        await ended.wait()
-    assert len(provider.requests) == 1
-    assert "tool wait failed" not in caplog.text
 
 
 async def convert_result(converse: Converse, result: object) -> dict[str, object]:
@@ -176,23 +134,6 @@ async def test_a_result_that_json_cannot_hold_is_converted(converse: Converse) -
     }
 
 
-async def test_a_secret_in_a_result_is_redacted(converse: Converse) -> None:
-    secrets.add_secret("correct horse")
-    assert await convert_result(converse, ["it is correct horse", {"key": "sk-abcdefghijklmnop"}]) == {
-        "result": ["it is [redacted]", {"key": "[redacted]"}]
-    }
-
-
-async def test_a_very_long_result_is_truncated_with_a_note(converse: Converse) -> None:
-    result = await convert_result(converse, "x" * (MAX_RESULT_CHARACTERS + 5))
-    assert result == {"result": "x" * MAX_RESULT_CHARACTERS + f"… (cut: it has {MAX_RESULT_CHARACTERS + 5} characters)"}
-
-
-async def test_a_result_of_plain_json_does_not_change(converse: Converse) -> None:
-    plain = {"a": [1, 2.5, None, True, {"b": "c"}]}
-    assert await convert_result(converse, plain) == plain
-
-
 # The log of tool calls
 
 
@@ -212,25 +153,6 @@ async def test_a_call_is_logged_with_the_result_that_the_model_gets(converse: Co
     assert (row.session, row.run, row.id, row.tool, row.state) == (SESSION, "run-1", "c1", "look", "ended")
     assert (row.arguments, row.result) == ({"at": "sea"}, "[redacted]")
     assert row.arguments_hash == hashlib.sha256(b'{"at":"sea"}').hexdigest()
-
-
-async def test_the_error_of_a_tool_is_logged_as_the_model_gets_it(converse: Converse) -> None:
-    provider, conversation = await make_failing_conversation(converse, TimeoutError("no answer in 3 s"))
-    await conversation.reply("Look.")
-    [row] = await list_logged_calls(conversation)
-    assert (row.state, row.result) == ("ended", get_tool_result(provider))
-
-
-async def test_a_call_is_logged_as_begun_while_its_tool_runs(converse: Converse) -> None:
-    seen = []
-
-    async def look(_arguments: object) -> None:
-        seen.extend([row.state for row in await list_logged_calls(conversation)])
-
-    provider = ScriptedProvider(calls("look"), "Seen.")
-    conversation = await converse(provider, tools=[Tool("look", "Looks.", look)])
-    await conversation.reply("Look.")
-    assert seen == ["begun"]
 
 
 @pytest.fixture
@@ -409,31 +331,6 @@ async def test_a_long_text_is_sent_again_as_it_was_truncated(interrupted_run: In
     results = [part for part in provider.requests[1].messages[-1].parts if isinstance(part, ToolResult)]
     assert str(results[1].result["result"]).endswith(f"… (cut: it has {MAX_RESULT_CHARACTERS + 5} characters)")
     assert str(results[1].result["result"]).count("cut") == 1
-
-
-async def test_an_idempotent_function_runs_again_after_an_interruption(converse: Converse) -> None:
-    looked: list[int] = []
-
-    @idempotent
-    async def look() -> str:
-        """Wait without end at the first call, and return "seen" at later ones."""
-        looked.append(len(looked))
-        if len(looked) == 1:
-            started.set()
-            await asyncio.Event().wait()
-        return "seen"
-
-    started = asyncio.Event()
-    provider = ScriptedProvider(calls("look"), "Done.")
-    conversation = await converse(provider, tools=[look])
-    running = asyncio.create_task(conversation.events("Go.", run_id="run-1"))
-    async with asyncio.timeout(30):
-        await started.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert await resume(conversation) == "Done."
-    assert (looked, get_tool_result(provider)) == ([0, 1], {"result": "seen"})
 
 
 def greet(node_input: Any) -> str:

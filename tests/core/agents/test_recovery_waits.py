@@ -1,7 +1,7 @@
 """Interrupted runs with a call that waits for an approval or a later result."""
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -89,19 +89,6 @@ async def list_results(conversation: Conversation) -> list[Any]:
     return [next(iter((answer.response or {}).values())) for answer in answers if answer.name == "pay"]
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
-async def test_an_approved_call_is_made(converse: Converse, dynamic: bool) -> None:
-    till = HangingPaymentTools()
-    tool = FunctionTool(till.pay_if_confirmed) if dynamic else FunctionTool(till.pay, require_confirmation=True)
-    provider = ScriptedProvider(PAY, "Paid.")
-    conversation = await converse(root=create_agent(provider, tool))
-    await conversation.events("go", run_id="run-1")
-    assert till.paid == int(dynamic)
-    await decide(conversation)
-    assert till.paid == 1 + int(dynamic)
-    assert (await list_results(conversation))[-1] == "paid"
-
-
 async def test_a_tool_whose_confirmation_check_fails_has_failed(converse: Converse) -> None:
     def fail_to_decide() -> bool:
         raise ValueError("who knows")
@@ -112,23 +99,6 @@ async def test_a_tool_whose_confirmation_check_fails_has_failed(converse: Conver
     )
     assert (await conversation.events("go", run_id="run-1"))[-1].text == "Hm."
     assert (till.paid, await list_results(conversation)) == (0, ["pay failed: ValueError: who knows"])
-
-
-async def test_an_interrupted_approved_call_is_not_repeated(converse: Converse) -> None:
-    till = HangingPaymentTools()
-    till.sticks = True
-    provider = ScriptedProvider(PAY, "Paid?")
-    conversation = await converse(root=create_agent(provider, FunctionTool(till.pay, require_confirmation=True)))
-    await conversation.events("go", run_id="run-1")
-    running = asyncio.create_task(decide(conversation))
-    async with asyncio.timeout(30):
-        await till.begun.wait()
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
-    assert await resume(conversation) == "Paid?"
-    assert till.paid == 1
-    assert (await list_results(conversation))[-1] == INTERRUPTED_ERROR
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from core.agents.structured_output import find_json
 from core.errors import OutputSchemaError
-from core.models.provider import Done, Text, Thought, ToolCall
+from core.models.provider import Done, ToolCall
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter, apply_text_events
 
 
@@ -89,27 +89,6 @@ def test_any_object_is_found_between_sentences(value: Any, indent: int | None, f
 def test_any_text_gives_json_or_nothing(text: str) -> None:
     found = find_json(text, dict[str, Any])
     assert found is None or isinstance(json.loads(found), dict)
-
-
-def greet(name: str) -> str:
-    """Greets."""
-    return f"Hello, {name}"
-
-
-@pytest.mark.parametrize("streaming", [True, False])
-@pytest.mark.parametrize("options", [{}, {"output_key": "city"}, {"tools": [greet]}], ids=["plain", "key", "tools"])
-async def test_text_around_structured_output_does_not_fail_an_answer(
-    converse: Converse, streaming: bool, options: dict[str, Any]
-) -> None:
-    provider = ScriptedProvider(
-        [Text("Here is it: "), Thought("A city."), Text(OSLO), Thought("Bye."), Text("Bye."), Done()]
-    )
-    clerk = LlmAgent(name="clerk", model=adapter(provider), output_schema=City, **options)
-    conversation = await converse(root=clerk)
-    events = await conversation.events("Where?", streaming=streaming)
-    assert apply_text_events(events) == events[-1].text == OSLO
-    state = (await conversation.session()).state
-    assert state.get("city") == ({"name": "Oslo", "districts": []} if "output_key" in options else None)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

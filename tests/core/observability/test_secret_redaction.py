@@ -21,38 +21,6 @@ from core.observability.secret_redaction import (
 )
 from tests.fixtures.steps import count_steps
 
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        "xoxb-1234-abcd",
-        "xoxe.xoxp-1-abcdef",
-        "xapp-1-A1-222-fff",
-        "sk-proj-abcDEF123456",
-        "sk-ant-api03-abcdefghij",
-        "AIzaSyA1234567890abcdefghij",
-    ],
-)
-@pytest.mark.parametrize("around", ["{}", "token={}", '"{}"', "key {}, and", "({})"])
-def test_values_that_look_like_secrets_are_redacted(secret: str, around: str) -> None:
-    redacted = redact_secrets(around.format(secret))
-    assert secret.rpartition("-")[2] not in redacted
-    assert "[redacted]" in redacted
-
-
-def test_a_password_in_a_url_is_redacted_and_the_rest_stays() -> None:
-    assert redact_secrets("postgresql://me:hunter2@host:5432/db") == "postgresql://[redacted]@host:5432/db"
-
-
-def test_the_ticket_in_a_sockets_address_is_redacted() -> None:
-    address = "wss://wss-primary.slack.com/link/?ticket=0a1b-2c.3d~4e&app_id=A1"
-    assert redact_secrets(address) == "wss://wss-primary.slack.com/link/?ticket=[redacted]&app_id=A1"
-
-
-def test_an_authorization_header_is_redacted() -> None:
-    assert redact_secrets("Authorization: Bearer abcdefgh12345") == "Authorization: Bearer [redacted]"
-
-
 SECRET = "hunter2hunter2"
 
 

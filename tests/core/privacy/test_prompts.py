@@ -303,14 +303,6 @@ async def test_the_prompts_of_a_place_are_deleted_with_a_user(
     assert (await read_prompt(store, elsewhere.id)).model == "openai/m"
 
 
-async def test_the_prompts_of_a_deleted_session_leave_no_row(
-    store: PromptStore, inbox: InboxStore, turns: TurnStore, conversations: StoredConversations
-) -> None:
-    await store_two_turns(store, inbox, turns, conversations)
-    await DeletionService(conversations.database, PRICES).delete(DeletionRequest(session_id=SHARED))
-    assert await list_ciphertexts(conversations.database) == []
-
-
 @pytest.mark.parametrize(("prompt_days", "kept"), [(2, [False, True]), (0, [False, False])])
 async def test_prompts_are_deleted_after_their_days_and_rows_with_the_turn(
     store: PromptStore,

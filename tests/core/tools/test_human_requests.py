@@ -3,7 +3,6 @@
 import asyncio
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,7 @@ from core.errors import SurfaceError, TurnLostError, UnreadableRowError
 from core.inbox.store import InboxStore
 from core.messages.identity import AUTHOR, EVERYONE, OTHERS, User
 from core.privacy.redaction import is_only_author
-from core.privacy.retention import CleanupService
 from core.store.schema import human_requests as table
-from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import Decision, QuestionRequest
@@ -100,32 +97,6 @@ async def test_the_first_decision_counts_on_all_workers_and_resumes_once(
     assert decision.is_allowed == (first.verdict != "denied")
 
 
-async def test_a_turn_resumes_once_all_its_requests_are_decided(
-    inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService
-) -> None:
-    turn = await create_turn_with_requests(inbox, turns, approvals, make_request(1), make_request(2))
-    one, two = await approvals.list_of_turn(turn.id)
-    await approvals.decide(one.id, ADA, "approved")
-    assert await turns.claim(5) == []
-    await approvals.decide(two.id, ADA, "denied")
-    (next_,) = await turns.claim(5)
-    assert sorted(found.is_allowed for found in await list_decisions(approvals, next_.origin)) == [False, True]
-
-
-async def test_decided_requests_are_read_after_a_database_outage(
-    inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService, database: FailingDatabase
-) -> None:
-    turn = await create_turn_with_requests(inbox, turns, approvals)
-    (request,) = await approvals.list_of_turn(turn.id)
-    await approvals.decide(request.id, ADA, "approved")
-    (next_,) = await turns.claim(1)
-    database.failures, database.fails_reads = 2, True
-    (decided,) = await approvals.list_decided(next_.origin)
-    database.failures = 2
-    (decision,) = await list_decisions(approvals, next_.origin)
-    assert (decided.id, decision.is_allowed) == (request.id, True)
-
-
 async def test_an_expired_request_is_denied_once(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
@@ -168,25 +139,6 @@ def test_only_the_deciders_may_decide(approvers: tuple[str, ...], who: set[str])
         may_allow_always=True,
     )
     assert {person.id for person in (ADA, BOB) if approval.may_decide(person)} == who
-
-
-async def test_the_rule_of_a_tool_overrides_the_settings(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    approvals = make_approvals(database, turns, approvers=(OTHERS,))
-    turn = await create_turn_with_requests(
-        inbox,
-        turns,
-        approvals,
-        make_request(1),
-        make_request(2, approvers=("bob",)),
-        make_request(3, may_allow_always=False),
-    )
-    found = {one.arguments["sum"]: one for one in await approvals.list_of_turn(turn.id)}
-    assert [found[n].deciders for n in (1, 2, 3)] == [(OTHERS,), ("bob",), (OTHERS,)]
-    assert [isinstance(one := found[n], Approval) and one.may_allow_always for n in (1, 2, 3)] == [False, True, False]
-    refused = await approvals.decide(found[1].id, BOB, "always")
-    assert refused == replace(refused, request=found[1], is_first=False)
 
 
 async def test_a_worker_without_the_turn_stores_no_request(
@@ -248,22 +200,6 @@ async def test_a_decision_is_retried_while_the_database_is_unavailable(
     (one,) = await approvals.list_of_turn(turn.id)
     database.failures = 2
     assert (await approvals.decide(one.id, ADA, "approved")).is_first
-
-
-async def test_requests_are_deleted_with_their_session_or_turn(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService, tmp_path: Path
-) -> None:
-    turn = await create_turn_with_requests(inbox, turns, approvals)
-    (one,) = await approvals.list_of_turn(turn.id)
-    await inbox.reset_session(inbound("reset"))
-    assert await count_rows(database, table) == 0
-    assert (await approvals.decide(one.id, ADA, "approved")).request is None
-    await create_turn_with_requests(inbox, turns, approvals)
-    async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(finished_at=1.0, cost=0))
-        await connection.execute(sa.update(inbox_table).values(accepted_at=1.0))
-    await CleanupService(database, days=1).delete_batch()
-    assert await count_rows(database, table) == 0
 
 
 async def test_people_who_fill_in_one_form_keep_their_own_pages(
@@ -357,16 +293,3 @@ async def test_who_decides_is_neither_an_author_nor_the_last_to_write(
     assert await conversations.is_for_bot(reply, follow="author")
     async with database.read() as connection:
         assert await is_only_author(connection, turn.session_id, "ada")
-
-
-async def test_a_denial_without_room_resumes_a_run_only_with_an_approved_call(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
-) -> None:
-    approvals = make_approvals(database, turns, approvers=(EVERYONE,), rates=UserRateLimiter(user=RateLimit(1, 3_600)))
-    turn = await create_turn_with_requests(inbox, turns, approvals, make_request(1), make_request(2))
-    first, second = await approvals.list_of_turn(turn.id)
-    assert (await approvals.decide(first.id, BOB, "approved")).is_first
-    denied = await approvals.decide(second.id, BOB, "denied")
-    assert (denied.is_first, denied.limited is not None) == (True, True)
-    (resumed,) = await turns.claim(1)
-    assert [decision.is_allowed for decision in await list_decisions(approvals, resumed.origin)] == [True, False]

@@ -1,6 +1,5 @@
 """Declaration, lookup and execution of tools."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,10 +13,9 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.errors import ToolError
-from core.models.provider import Done, ToolCall, ToolResult, ToolSpec
+from core.models.provider import Done, ToolCall, ToolResult
 from core.tools.tool import (
     Tool,
-    ToolAdapter,
     ToolHandler,
     current_time,
     idempotent,
@@ -43,36 +41,9 @@ async def call_tool(converse: Converse, tool: Tool | BaseTool | Callable[..., An
     return dict(result.result)
 
 
-def test_a_tool_of_ours_an_adk_tool_and_a_function_are_all_tools() -> None:
-    assert isinstance(to_adk_tool(current_time), ToolAdapter)
-    of_adk = FunctionTool(add)
-    assert to_adk_tool(of_adk) is of_adk
-    assert to_adk_tool(add).name == "add"
-
-
 def test_other_objects_are_no_tools() -> None:
     with pytest.raises(ToolError, match="neither a tool nor a function"):
         to_adk_tool("add")  # type: ignore[arg-type] # a wrong setting
-
-
-async def test_the_model_sees_a_tool_as_it_was_declared(converse: Converse) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
-    provider = ScriptedProvider("ok")
-    tools = [Tool("roll", "Rolls dice.", str, schema), Tool("flip", "Flips a coin.", str)]
-    await (await converse(provider, tools=tools)).reply("Hi")
-    assert provider.requests[0].tools == [
-        ToolSpec("roll", "Rolls dice.", schema),
-        ToolSpec("flip", "Flips a coin.", {"type": "object", "properties": {}}),
-    ]
-
-
-async def test_a_function_is_declared_by_its_signature(converse: Converse) -> None:
-    provider = ScriptedProvider("ok")
-    await (await converse(provider, tools=[add])).reply("Hi")
-    [spec] = provider.requests[0].tools
-    assert (spec.name, spec.description) == ("add", "Add two numbers.")
-    assert spec.parameters["required"] == ["a"]
-    assert spec.parameters["properties"]["a"]["type"] == "integer"
 
 
 async def answer_async(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -99,18 +70,6 @@ class CallableHandler:
 )
 async def test_a_handler_may_be_a_function_of_any_kind(converse: Converse, handler: ToolHandler) -> None:
     assert await call_tool(converse, Tool("t", "T.", handler), a=1) == {"got": {"a": 1}}
-
-
-async def test_a_blocking_handler_runs_in_a_thread(converse: Converse) -> None:
-    tool = Tool("t", "T.", lambda _arguments: {"on the loop": threading.current_thread() is threading.main_thread()})
-    assert await call_tool(converse, tool) == {"on the loop": False}
-
-
-async def test_an_async_handler_runs_on_the_loop(converse: Converse) -> None:
-    async def where(_arguments: object) -> dict[str, bool]:
-        return {"on the loop": threading.current_thread() is threading.main_thread()}
-
-    assert await call_tool(converse, Tool("t", "T.", where)) == {"on the loop": True}
 
 
 @pytest.mark.parametrize("answer", ["text", 7, None, ["a", "b"]])

@@ -136,29 +136,6 @@ async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
     ]
 
 
-async def test_a_merged_turn_counts_for_its_newest_author(
-    inbox: InboxStore, turns: TurnStore, books: SpendingStore
-) -> None:
-    await end_turn(turns, await claim_turn(inbox, turns, "ada", "bob", "cy"), CALL)
-    assert [(each.key, each.name, each.cost) for each in await books.sum_spending("user", since=FIRST_DAY)] == [
-        ("slack:cy", "Cy", COST)
-    ]
-
-
-async def test_the_ledger_has_one_row_per_model_call(
-    inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
-) -> None:
-    await end_turn(turns, await claim_turn(inbox, turns), CALL, CALL, ModelCall(UNKNOWN, 5, 6))
-    await books.record_ended_turns()
-    async with database.read() as connection:
-        rows = (await connection.execute(sa.select(spending).order_by(spending.c.id))).all()
-    assert [(row.turn, row.author, row.model, row.cost, row.unpriced) for row in rows] == [
-        (None, "slack:ada", MODEL, COST, 0),
-        (None, "slack:ada", MODEL, COST, 0),
-        (None, "slack:ada", UNKNOWN, 0, 11),
-    ]
-
-
 async def test_the_sums_of_each_dimension_add_up_to_the_total(
     inbox: InboxStore, turns: TurnStore, books: SpendingStore
 ) -> None:

@@ -95,14 +95,6 @@ async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(worke
     assert await inbox.request_rerun("unknown", author="ada", kind="retry") is RerunDenial.EXPIRED
 
 
-async def test_a_limit_ends_with_its_time(workers: Workers) -> None:
-    inbox = workers(UserRateLimiter(user=RateLimit(1, 60), channel=RateLimit(9, 60)))
-    now = time.time()
-    await inbox.accept(inbound(sent_at=now))
-    assert isinstance(await inbox.accept(inbound(sent_at=now + 59)), RateLimitDenial)
-    assert await inbox.accept(inbound(sent_at=now + 61)) is AcceptResult.WAITING
-
-
 @pytest.mark.parametrize(
     ("text", "rate"), [("20/h", RateLimit(20, 3600)), (" 3 / m", RateLimit(3, 60)), ("1/d", RateLimit(1, 86400))]
 )
