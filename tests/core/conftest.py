@@ -144,6 +144,16 @@ def age_leases(monkeypatch: pytest.MonkeyPatch) -> AgeLeases:
     return age
 
 
+async def claim_turn(turns: TurnStore) -> Turn:
+    (turn,) = await turns.claim(10)
+    return turn
+
+
+async def count_rows(database: Database, table: sa.Table) -> int:
+    async with database.read() as connection:
+        return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
+
+
 async def complete_turn(turns: TurnStore, turn: Turn) -> None:
     """Store an answer for a turn, and end the turn as done."""
     await turns.save_answer(turn, "the answer", {})

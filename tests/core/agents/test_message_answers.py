@@ -17,7 +17,7 @@ from google.genai import types
 from core.agents.events import StreamEvent
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
-from core.sessions.resume import NOT_ANSWERED_ERROR, discard_run, resume_run
+from core.sessions.resume import NOT_ANSWERED_ERROR, discard_run
 from core.tools.adk_requests import Answer, MessageAnswer, QuestionRequest
 from tests.fixtures.conversation import SESSION, Conversation, Converse, ScriptedProvider, adapter
 
@@ -155,29 +155,6 @@ async def test_an_answer_that_does_not_fit_fails_and_its_edit_is_taken(converse:
     async with dialog.conversation.database.write() as connection:  # as for a question that was edited
         await discard_run(connection, SESSION, "2", keep_prompt=False)
     assert await dialog.repeat("3") == "Ordered 3."
-
-
-async def test_an_interrupted_run_resumes_after_its_answers(converse: Converse) -> None:
-    seen = list[str]()
-
-    async def ask(node_input: Any) -> Any:
-        seen.append("asked")
-        yield RequestInput(message="Which size?", response_schema=None)
-
-    async def order(node_input: str) -> types.Content:
-        seen.append(node_input)
-        if len(seen) == 2:
-            raise OSError("the shop is closed")
-        return types.ModelContent(f"Ordered in {node_input}.")
-
-    dialog = Dialog(await converse(root=Workflow(name="shop", edges=[("START", ask, order)])))
-    await dialog.say("a shirt")
-    with pytest.raises(OSError, match="closed"):
-        await dialog.say("XL")
-    async with dialog.conversation.database.write() as connection:
-        await resume_run(connection, SESSION, "2")
-    assert await dialog.repeat("XL") == "Ordered in XL."
-    assert seen == ["asked", "XL", "XL"]
 
 
 async def test_another_workflow_does_not_get_the_answer(converse: Converse) -> None:

@@ -9,7 +9,6 @@ from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.parallel_agent import ParallelAgent
 from google.adk.apps import App
-from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.agents.config import AgentConfig
@@ -27,7 +26,6 @@ from core.models.adapter import ModelAdapter
 from core.models.finish_reasons import BLOCKED_NOTE, CUT_OFF_NOTE
 from core.models.provider import Done, ProviderEvent, Text, Thought, ToolCall
 from core.models.providers.coalescing import DeltaSchedule
-from core.store.schema import state
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import Usage
 from tests.fixtures.conversation import (
@@ -83,36 +81,11 @@ async def test_thoughts_are_never_shown(converse: Converse, streaming: bool) -> 
     assert not any("number" in event.text for event in events)
 
 
-# Tools
-
-
 async def test_an_unknown_tool_is_an_error_of_its_call(converse: Converse) -> None:
     provider = ScriptedProvider([calls("fly"), Done()], "I cannot fly.")
     events = await (await converse(provider, tools=[make_tool("sky")])).events("Fly!")
     assert [(event.tool, event.call_id) for event in events if event.type == "error"] == [("fly", "c1")]
     assert events[-1].text == "I cannot fly."
-
-
-async def test_tools_get_the_speaker_who_is_never_stored(converse: Converse) -> None:
-    questions: list[str] = []
-
-    def whoami(tool_context: ToolContext) -> str:
-        """Append the user's identity to `questions`."""
-        questions.append(f"{tool_context.state['temp:speaker']}")
-        return "you know"
-
-    provider = ScriptedProvider([calls("whoami"), Done()], "ok", [calls("whoami", "c2"), Done()], "ok")
-    conversation = await converse(provider, tools=[whoami])
-    await conversation.events("Who am I?", speakers=[User("U1", "Ada Lovelace")])
-    await conversation.events("And I?", speakers=[User("U2", "Grace Hopper")])
-    assert questions == ["Ada Lovelace", "Grace Hopper"]
-    async with conversation.database.read() as connection:
-        assert (await connection.execute(state.select())).all() == []
-    assert "Ada" not in repr(await conversation.rows())
-    assert (await conversation.session()).state == {}
-
-
-# Endings
 
 
 async def test_a_model_that_calls_tools_without_end_is_ended(converse: Converse) -> None:
@@ -149,9 +122,6 @@ async def test_an_answer_cut_off_in_the_middle_is_the_reply_with_a_note(
     assert apply_text_events(events) == events[-1].text == f"Once upon\n\n{sentence}"
     assert "step_reset" not in list_types(events)
     assert [row.content for row in await conversation.rows()] == ["A story!", "Once upon"]
-
-
-# Retries of model calls
 
 
 async def converse_with_retries(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
@@ -206,9 +176,6 @@ async def test_a_new_attempt_may_have_nothing_to_say(converse: Converse) -> None
     events = await conversation.events("Hi")
     assert list_types(events) == ["text_delta", "step_reset", "done"]
     assert apply_text_events(events) == events[-1].text == ""
-
-
-# Invented agents
 
 
 def transfer_events(name: str, *before: ProviderEvent, id_: str = "c1") -> list[ProviderEvent]:

@@ -1,22 +1,19 @@
-"""Commands and buttons of users: stop, status, models, muting, ratings."""
+"""Stops, models, recent sessions and messages of bots."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.conversations.service import ConversationService
 from core.inbox.store import InboxStore
-from core.models.tokens import TokenCounter
 from core.sessions import resume
 from core.sessions.agent_routing import AgentProfile, AgentRouter
-from core.sessions.service import SessionService
 from core.turns.cancel import StopResult
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
-from tests.core.conftest import MODELS, FailingDatabase
+from tests.core.conftest import MODELS, FailingDatabase, claim_turn
 from tests.fixtures.inbox_messages import inbound
 
 
@@ -29,22 +26,9 @@ def conversations(database: FailingDatabase, turns: TurnStore) -> ConversationSe
     return make_conversations(database, turns)
 
 
-@pytest.fixture
-def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
-    return SessionService(database, TokenCounter(tmp_path))
-
-
-async def claim_turn(turns: TurnStore) -> Turn:
-    (turn,) = await turns.claim(10)
-    return turn
-
-
 async def accept_and_claim(inbox: InboxStore, turns: TurnStore, text: str = "hello", **kwargs: Any) -> Turn:
     await inbox.accept(inbound(text, **kwargs))
     return await claim_turn(turns)
-
-
-# Stops
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
@@ -84,9 +68,6 @@ async def test_a_stopped_retry_can_be_requested_again(
     assert await turns.claim(10) == []
     await inbox.request_rerun(turn.id, author="ada", kind="retry")
     assert (await claim_turn(turns)).origin == turn.id
-
-
-# Status and models
 
 
 async def test_a_chosen_model_stays_after_a_reset(
@@ -133,12 +114,6 @@ async def test_recent_sessions_are_listed_with_their_first_words(
     assert recent[0].preview == f"{'a ' * 39}a…"
     assert recent[0].at > recent[1].at
     assert [one.session_id for one in await conversations.list_recent("place", "ada", 1)] == ["place:2"]
-
-
-# Messages for the bot
-
-
-# Replies and ratings
 
 
 async def test_bot_messages_since_the_last_person_are_counted(

@@ -20,14 +20,9 @@ from core.store.schema import turns as turns_table
 from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
-from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store
+from tests.core.conftest import FailingDatabase, claim_turn, complete_turn, create_turn_store
 from tests.core.sessions.events import list_texts, model_event, user_event
 from tests.fixtures.inbox_messages import inbound
-
-
-async def claim_turn(turns: TurnStore) -> Turn:
-    (turn,) = await turns.claim(10)
-    return turn
 
 
 async def read_inbox(database: FailingDatabase) -> str:

@@ -1,4 +1,4 @@
-"""`ModelAdapter`: the seeds' scenarios, and every way in which a stream ends."""
+"""`ModelAdapter`: parts, signatures and ids of a response, and ends without an answer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

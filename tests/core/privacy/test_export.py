@@ -12,10 +12,8 @@ from google.genai import types
 from core.conversations.feedback import FeedbackStore
 from core.errors import UnreadableRowError
 from core.inbox.store import InboxStore
-from core.models.tokens import TokenCounter
 from core.privacy import export_attachments as exported
 from core.privacy.export import stream_export
-from core.privacy.export_attachments import safe_name
 from core.privacy.transcript import stream_runs
 from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import to_row
@@ -69,11 +67,6 @@ async def conversation(database: FailingDatabase, inbox: InboxStore, turns: Turn
         values = {**row, "session": SESSION, "generation": 1, "summarized_id": 1, "content": "Ada looks.\nAt a cat."}
         await connection.execute(sa.insert(messages).values(values))
     return turn.id
-
-
-@pytest.fixture
-def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
-    return SessionService(database, TokenCounter(tmp_path), agent="bot")
 
 
 async def test_the_markdown_export_has_authors_tools_files_costs_and_summaries(
@@ -190,25 +183,6 @@ async def test_the_export_has_the_cost_of_running_and_counted_turns(
     await SpendingStore(database, Prices()).record_ended_turns()
     assert await get_dollars() == format_exact_dollars(COST)
     assert "*1,010 tokens, $0.0003*" in await export_text(database, "md")
-
-
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("../../etc/passwd", "passwd"),
-        ("..\\..\\boot.ini", "boot.ini"),
-        ("/", "file"),
-        ("..", "file"),
-        (".bashrc", "bashrc"),
-        ("-rf", "rf"),
-        ("a\0b\n\u202egnp.exe", "a_b_gnp.exe"),
-        ("user:report.csv", "user_report.csv"),
-        ("한글 파일.txt", "한글 파일.txt"),
-        ("x" * 300 + ".txt", "x" * 76 + ".txt"),
-    ],
-)
-def test_the_name_of_a_file_cannot_leave_its_folder(title: str, name: str) -> None:
-    assert safe_name(title) == name
 
 
 async def test_a_long_export_is_truncated_with_a_note_in_both_formats(

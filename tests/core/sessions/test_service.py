@@ -18,7 +18,7 @@ from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
 from core.store.database import Database
 from core.store.schema import blobs, messages, metadata, sessions, state
-from tests.core.sessions.events import call_event, list_texts, model_event, reset_session, response_event, user_event
+from tests.core.sessions.events import call_event, list_texts, model_event, reset_session, user_event
 
 APP, USER = "app", "place"
 
@@ -58,9 +58,6 @@ def record_statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
         yield seen
     finally:
         sa.event.remove(database.engine.sync_engine, "before_cursor_execute", record_statement)
-
-
-# Creating, finding, listing, deleting
 
 
 async def test_a_deleted_session_leaves_nothing_of_its_own(service: SessionService, database: Database) -> None:
@@ -288,34 +285,6 @@ async def test_history_is_found_whatever_its_script_and_case(
     for word in words:
         assert [found.text for found in await service.search_messages(session, [word], limit=3)] == [text]
     assert [found.text for found in await service.search_messages(session, words, limit=3)] == [text]
-
-
-async def test_an_open_confirmation_survives_any_number_of_turns(service: SessionService) -> None:
-    session = await create(service)
-    args = {"originalFunctionCall": {"id": "c", "name": "t"}}
-    story = [
-        user_event("do it"),
-        call_event("c"),
-        call_event("k", name="adk_request_confirmation", args=args, long_running_tool_ids={"k"}),
-        response_event("c", response={"error": "needs a confirmation"}),
-    ]
-    for event in (user_event("before"), model_event("yes"), *story):
-        await service.append_event(session, event)
-    for n in range(60):
-        await service.append_event(session, user_event(f"q{n}"))
-        await service.append_event(session, model_event(f"a{n}"))
-    session = await load(service)
-    assert session.events[:4] == story
-    decided = response_event("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
-    await service.append_event(session, decided)
-    await service.append_event(session, response_event("c"))
-    session = await load(service)
-    assert session.events[:4] == story  # the turn with the decision has not ended yet
-    await service.append_event(session, model_event("done"))
-    await service.append_event(session, user_event("next"))
-    events = (await load(service)).events
-    assert not any(event.get_function_calls() or event.get_function_responses() for event in events)
-    assert list_texts(events)[-2:] == ["done", "next"]
 
 
 async def test_a_message_that_cannot_be_read_does_not_cost_the_session(

@@ -12,18 +12,14 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions import Session
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tenacity.wait import wait_fixed
 
-from core.concurrency import retry
 from core.errors import SessionResetError, StoreError
-from core.models.tokens import TokenCounter
 from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
 from core.store.database import Database, Rows
 from core.store.schema import blobs, messages, state
-from tests.core.conftest import open_database
+from tests.core.conftest import count_rows, open_database
 from tests.core.sessions.events import call_event, list_texts, model_event, response_event, user_event
-from tests.processes.postgres import PostgresServer
 
 APP, USER = "app", "place"
 
@@ -60,11 +56,6 @@ async def database(database_url: str) -> AsyncIterator[LossyDatabase]:
         yield database
 
 
-@pytest.fixture
-def service(database: Database, counter: TokenCounter) -> SessionService:
-    return SessionService(database, counter, agent="bot")
-
-
 async def create(service: SessionService) -> Session:
     return await service.create_session(app_name=APP, user_id=USER, session_id="s")
 
@@ -73,11 +64,6 @@ async def load(service: SessionService) -> Session:
     session = await service.get_session(app_name=APP, user_id=USER, session_id="s")
     assert session is not None
     return session
-
-
-async def count(database: Database, table: sa.Table) -> int:
-    async with database.read() as connection:
-        return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
 
 
 def image() -> Event:
@@ -107,7 +93,7 @@ async def test_a_write_repeated_after_a_lost_answer_is_stored_once(
     await service.append_event(session, event)
     assert database.lost_answers == 0
     assert session.events[-1] == event
-    assert await count(database, messages) == 3
+    assert await count_rows(database, messages) == 3
     assert (await load(service)).events[-1] == event
 
 
@@ -118,7 +104,7 @@ async def test_a_state_change_is_stored_when_the_answer_of_the_commit_is_lost(
     database.lost_answers = 1
     await service.append_event(session, Event(author="bot", actions=EventActions(state_delta={"a": 1})))
     assert (await load(service)).state == session.state == {"a": 1}
-    assert await count(database, state) == 1
+    assert await count_rows(database, state) == 1
 
 
 async def test_a_load_is_retried_while_the_database_is_unavailable(
@@ -143,23 +129,4 @@ async def test_an_append_that_waits_for_a_reset_is_not_stored(service: SessionSe
             assert not appending.done()
         with pytest.raises(SessionResetError):
             await appending
-    assert await count(database, messages) == await count(database, blobs) == 0
-
-
-async def test_a_session_continues_while_postgresql_restarts(
-    postgres_server: PostgresServer, postgres: str, counter: TokenCounter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry, "RETRY_WAIT", wait_fixed(0.05))
-    database = Database(postgres)
-    service = SessionService(database, counter, agent="bot")
-    session = await create(service)
-    await service.append_event(session, user_event("before"))
-    await asyncio.to_thread(postgres_server.stop)
-    appending = asyncio.create_task(service.append_event(session, model_event("meanwhile")))
-    loading = asyncio.create_task(load(service))
-    await asyncio.wait([appending, loading], timeout=0.2)
-    assert not appending.done()
-    await asyncio.to_thread(postgres_server.start)
-    await asyncio.wait_for(asyncio.gather(appending, loading), 30)
-    assert list_texts((await load(service)).events) == ["before", "meanwhile"]
-    await database.aclose()
+    assert await count_rows(database, messages) == await count_rows(database, blobs) == 0

@@ -23,7 +23,7 @@ from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
-from tests.core.conftest import FailingDatabase, create_turn_store
+from tests.core.conftest import FailingDatabase, count_rows, create_turn_store
 from tests.fixtures.inbox_messages import inbound
 
 ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
@@ -68,11 +68,6 @@ async def create_expired_requests(
 
 async def list_decisions(approvals: HumanRequestService, origin: str) -> list[Decision]:
     return [decision for decision in await approvals.list_decisions(origin) if isinstance(decision, Decision)]
-
-
-async def count_rows(database: FailingDatabase, table: sa.Table) -> int:
-    async with database.read() as connection:
-        return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
 
 
 async def test_the_first_decision_counts_on_all_workers_and_resumes_once(

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,7 +10,6 @@ from google.adk.events.event import Event
 
 from core.inbox.store import AcceptResult, InboxStore
 from core.messages.inbox_message import InboxMessage
-from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
@@ -20,14 +18,9 @@ from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
-from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store
+from tests.core.conftest import FailingDatabase, claim_turn, complete_turn, create_turn_store
 from tests.core.sessions.events import call_event, model_event, response_event, user_event
 from tests.fixtures.inbox_messages import inbound
-
-
-@pytest.fixture
-def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
-    return SessionService(database, TokenCounter(tmp_path))
 
 
 async def append_events(service: SessionService, turn: Turn, *events: Event) -> None:
@@ -42,11 +35,6 @@ async def append_events(service: SessionService, turn: Turn, *events: Event) -> 
 async def list_stored_texts(database: FailingDatabase) -> list[str]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(messages.c.content).order_by(messages.c.id))).scalars())
-
-
-async def claim_turn(turns: TurnStore) -> Turn:
-    (turn,) = await turns.claim(10)
-    return turn
 
 
 async def create_answered_turn(

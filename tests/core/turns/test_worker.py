@@ -309,20 +309,6 @@ async def test_a_reset_ends_the_running_turn_with_its_reason_and_only_once(tmp_p
         assert bench.ended_texts == ["running"]
 
 
-async def test_a_stop_lets_running_turns_end_and_begins_none(tmp_path: Path) -> None:
-    async with run_worker(tmp_path) as bench:
-        await bench.inbox.accept(inbound("first"))
-        await bench.wait_until(lambda: bench.begun_turns)
-        looks = bench.claim_count
-        await bench.inbox.accept(inbound("second"))
-        await bench.wait_until(lambda: bench.claim_count > looks)
-        while bench.is_claiming:  # a turn that is claimed during the stop runs as well
-            await bench.wait_until(lambda: not bench.is_claiming)
-        bench.may_end.set()
-        await bench.worker.stop(30)
-        assert (bench.ended_texts, bench.cancellations) == (["first"], [])
-
-
 async def test_a_turn_claimed_after_the_grace_period_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,26 +455,6 @@ async def test_a_turn_of_another_worker_ends_silently(
         await bench.worker.stop(5)
         assert bench.cancellations == [(CancelReason.LEASE_LOST,)]
         await other.end(claimed, "failed")
-
-
-async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.01)
-    running, fails = TurnStore.list_owned, [StoreError("out of reach"), ValueError("a stored text is not UTF-8")]
-
-    async def list_owned_or_fail(self: TurnStore) -> dict[str, CancelReason | None]:
-        if fails:
-            raise fails.pop()
-        return await running(self)
-
-    monkeypatch.setattr(TurnStore, "list_owned", list_owned_or_fail)
-    async with run_worker(tmp_path) as bench:
-        await bench.inbox.accept(inbound(session="p:a"))
-        await bench.wait_until(lambda: bench.begun_turns)
-        async with bench.database.write() as connection:
-            assert await bench.turns.request_cancel(connection, "p:a", CancelReason.STOP) == bench.begun_turns[0].id
-        await bench.wait_until(lambda: bench.cancellations)
-        assert not fails
-        assert bench.cancellations == [(CancelReason.STOP,)]
 
 
 async def test_workers_on_one_database_notify_each_other_at_once(postgres: str, tmp_path: Path) -> None:

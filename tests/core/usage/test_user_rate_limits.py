@@ -23,6 +23,7 @@ from core.usage.user_rate_limits import (
     RateLimitDenial,
     UserRateLimiter,
 )
+from tests.core.conftest import count_rows
 from tests.fixtures.inbox_messages import inbound
 
 Workers = Callable[[UserRateLimiter], InboxStore]
@@ -54,7 +55,7 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     for n, message in enumerate(messages):
         redelivered = await two[0].accept(message)
         assert redelivered is AcceptResult.DUPLICATE if n in accepted else isinstance(redelivered, RateLimitDenial)
-    assert await count_rows(database) == 5
+    assert await count_rows(database, table) == 5
     assert await two[0].accept(inbound(session="place:1", author="grace")) is not AcceptResult.DUPLICATE
 
 
@@ -62,10 +63,10 @@ async def test_a_flood_over_the_limit_adds_no_rows(workers: Workers, database: D
     inbox = workers(UserRateLimiter(user=RateLimit(3, 60), channel=RateLimit(10, 60)))
     for _ in range(3):
         assert not isinstance(await inbox.accept(inbound(sent_at=time.time())), RateLimitDenial)
-    count = await count_rows(database)
+    count = await count_rows(database, table)
     for n in range(100):
         assert isinstance(await inbox.accept(inbound(session=f"place:{n}", sent_at=time.time())), RateLimitDenial)
-    assert await count_rows(database) == count
+    assert await count_rows(database, table) == count
 
 
 async def test_a_denied_message_is_denied_again_when_there_is_room(workers: Workers) -> None:
@@ -77,11 +78,6 @@ async def test_a_denied_message_is_denied_again_when_there_is_room(workers: Work
         assert await inbox.accept(denied) == RateLimitDenial(now - 240)
         assert await inbox.accept(inbound(sent_at=time.time())) is AcceptResult.WAITING
     assert await inbox.accept(denied) == RateLimitDenial(now - 240)
-
-
-async def count_rows(database: Database) -> int:
-    async with database.read() as connection:
-        return (await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one()
 
 
 async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(workers: Workers) -> None:

@@ -34,7 +34,7 @@ from core.tools.tool import Tool, to_adk_tool
 from core.turns import claims
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from tests.core.conftest import FailingDatabase, create_turn_store, open_database
+from tests.core.conftest import FailingDatabase, count_rows, create_turn_store, open_database
 from tests.core.sessions.events import (
     call_event,
     list_call_ids,
@@ -124,11 +124,6 @@ async def take_over_turn(turns: TurnStore, database: HookedDatabase) -> tuple[Tu
 
 def create_invocation(turns: TurnStore, turn: Turn) -> ToolInvocation:
     return ToolInvocation(SESSION, 1, turn.origin, "c1", "pay", {"sum": 3}, turns.fencing_token(turn))
-
-
-async def count_rows(database: HookedDatabase, table: sa.Table) -> int:
-    async with database.read() as connection:
-        return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
 
 
 def create_image_event() -> Event:
