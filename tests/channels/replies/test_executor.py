@@ -1,7 +1,7 @@
 """The executor of a reply's operations, on a surface in memory."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import pytest
@@ -37,8 +37,10 @@ class FaultySurface(MemorySurface):
         self.streams = FaultyStreams(self)
         self.open_streams = set[str]()
         self._faults = list(faults)
+        self._late_writes: list[tuple[float, Callable[[], None]]] = []
 
     def take_fault(self) -> str:
+        self.apply_late_writes()
         return self._faults.pop(0) if self._faults else "ok"
 
     def write_late(self, fault: str, id_: str, content: Content) -> None:
@@ -48,8 +50,15 @@ class FaultySurface(MemorySurface):
             self.messages[id_], self.buttons[id_] = content
 
         if fault == "late":
-            asyncio.get_running_loop().call_later(executor_module.LATE_CALL_SECONDS / 3, write)
+            self._late_writes.append((event_loop.now() + executor_module.LATE_CALL_SECONDS / 3, write))
         elif fault == "lost":
+            write()
+
+    def apply_late_writes(self) -> None:
+        """Make the calls take effect whose time has come, before the next call: a timer may run too late for it."""
+        due = [write for at, write in self._late_writes if at <= event_loop.now()]
+        self._late_writes = [(at, write) for at, write in self._late_writes if write not in due]
+        for write in due:
             write()
 
     async def post(self, operation: Post, *, previous_id: str | None = None, has_slot: bool = False) -> PostOutcome:
@@ -81,6 +90,7 @@ class FaultySurface(MemorySurface):
         await super().delete(message_id)
 
     async def delete_strays(self, known_ids: Sequence[str]) -> None:
+        self.apply_late_writes()
         for id_ in set(self.messages) - set(known_ids):
             await self.delete(id_)
 
@@ -146,7 +156,8 @@ async def test_exactly_the_final_plan_is_shown_whatever_call_fails(
         for texts, is_deleted, is_restarted in steps:
             await reply.show_plan(plan_texts(texts, is_growing=True))
             if is_restarted:
-                await asyncio.sleep(0.006)  # the calls of the former process have taken effect
+                await asyncio.sleep(0.006)
+                surface.apply_late_writes()  # of the former process
                 surface.open_streams.clear()  # an edit of the next process stops a stream
                 reply.restart(surface, list(surface.messages))
             if is_deleted and reply.known and reply.known[-1] not in surface.open_streams:
