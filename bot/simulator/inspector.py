@@ -27,6 +27,7 @@ from core.conversations.turn_report import TurnReport, TurnReports
 from core.models.messages import convert_messages
 from core.models.provider import ModelMessage, Part, describe_part
 from core.observability.secret_redaction import redact_secrets
+from core.sessions.codec import USER_ROLES
 from core.sessions.resume import INPUT_CALL
 from core.store.database import Database
 from core.store.schema import human_requests, inbox, messages, sessions, tool_calls, turns
@@ -232,7 +233,11 @@ class InspectorPlugin(BasePlugin):
         async with self._database.read() as connection:
             rows = [row for row in await connection.execute(query) if row.event_id not in known]
         newest = [
-            {"role": row.role, "text": redact_secrets(row.content[:MAX_PART_CHARS])} for row in rows[-MAX_CUT_MESSAGES:]
+            {
+                "role": "user" if row.role in USER_ROLES else row.role,
+                "text": redact_secrets(row.content[:MAX_PART_CHARS]),
+            }
+            for row in rows[-MAX_CUT_MESSAGES:]
         ]
         return {"count": len(rows), "tokens": sum(row.tokens for row in rows), "newest": newest}
 

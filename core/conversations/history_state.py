@@ -67,7 +67,8 @@ def _select_history_end(turn: Turn) -> sa.Select[Any]:
     answered = (
         sa.select(inbox.c.sent_at)
         .join(turns, turns.c.id == inbox.c.turn)
-        .where(in_session, inbox.c.generation == turn.generation, inbox.c.kind == "message", turns.c.id != turn.origin)
+        .where(in_session, inbox.c.generation == turn.generation, inbox.c.kind.in_(("message", "steering")))
+        .where(turns.c.id != turn.origin)
         .where((turns.c.state == "done") | is_prompt_stored(turn.session_id, turn.generation, turns.c.id))
         .order_by(inbox.c.sent_at.desc())
         .limit(1)

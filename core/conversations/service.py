@@ -82,7 +82,7 @@ class LatestTurn:
         state: the state of the turn.
         text: the final text; None if there is none.
         message_ids: the platform's ids of the messages that show the reply.
-        inbound: the newest inbox message that the turn answers.
+        inbound: the newest inbox message that the turn was claimed for.
         is_revised: whether a message of the turn was edited after the claim.
     """
 
@@ -339,7 +339,9 @@ class ConversationService:
             turn = (await connection.execute(newest)).one_or_none()
             rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
             undeleted = [row for row in rows if row.outcome is None]
-            answered = [message for row in undeleted or rows if (message := parse_inbox_message(row.message, row.id))]
+            own_rows = [row for row in rows if row.kind != "steering"]
+            shown = [row for row in own_rows if row.outcome is None] or own_rows
+            answered = [message for row in shown if (message := parse_inbox_message(row.message, row.id))]
             if turn is None or not answered:
                 return None
             return LatestTurn(

@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.sessions.codec import SEARCHABLE_ROLES
 from core.store.schema import inbox, messages, turns
 from core.turns.queries import is_active, is_waiting
 
@@ -39,7 +40,7 @@ class SessionStatus:
 async def get_status(
     connection: AsyncConnection, row: sa.Row[Any], model: str, agent: str, *, budget: int
 ) -> SessionStatus:
-    has_text = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
+    has_text = messages.c.role.in_(SEARCHABLE_ROLES) & (messages.c.content != "")
     stored = sa.select(
         sa.func.min(messages.c.created_at).label("since"),
         sa.func.count(sa.case((has_text, 1))).label("messages"),

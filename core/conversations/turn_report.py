@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents.run_record import RunRecord
+from core.sessions.codec import SEARCHABLE_ROLES
 from core.store.database import Database
 from core.store.schema import human_requests, inbox, messages, sessions, turns
 from core.store.turn_states import State
@@ -286,7 +287,7 @@ async def _count_omitted_messages(connection: AsyncConnection, report: TurnRepor
     history = report.run_record.history if report.run_record is not None else None
     if history is None or not history.limit:
         return 0
-    has_text = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
+    has_text = messages.c.role.in_(SEARCHABLE_ROLES) & (messages.c.content != "")
     in_session = (messages.c.session == report.session) & (messages.c.generation == report.generation)
     since = (messages.c.id > history.summarized_id) & (messages.c.id <= history.newest_id)
     query = sa.select(sa.func.count()).where(in_session, has_text, since)

@@ -22,7 +22,7 @@ from core.models.tokens import estimate_tokens
 from core.models.tool_calls import read_signature
 from core.privacy.known_users import get_author_name, list_sessions_with
 from core.sessions import state as scopes
-from core.sessions.codec import measure_event, parse_event, to_folded_column, to_row
+from core.sessions.codec import USER_ROLES, measure_event, parse_event, to_folded_column, to_row
 from core.sessions.lifecycle import delete_prompts, delete_unreferenced_blobs, is_turn_at
 from core.sessions.prompt_text import (
     CONTINUATION_PREFIX,
@@ -143,7 +143,7 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
     authors: set[str | None] = set((await connection.execute(inbox_authors)).scalars()) - {""}
     is_correction = messages.c.invocation_id.endswith(correction_run_id(""))  # written by Parley, not by a user
     prompts = sa.select(messages.c.id, messages.c.attribution).where(
-        messages.c.session == session_id, messages.c.role == "user", ~is_correction
+        messages.c.session == session_id, messages.c.role.in_(USER_ROLES), ~is_correction
     )
     for id_, attribution in await connection.execute(prompts):
         with name_row("messages", id_):
@@ -298,7 +298,7 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
     prompt = AttributedPrompt.from_json(row.content, row.attribution, row.files)
     redacted = prompt
     text = None
-    if row.role == "user" and (is_theirs or (prompt is not None and redaction.user_id in prompt.names)):
+    if row.role in USER_ROLES and (is_theirs or (prompt is not None and redaction.user_id in prompt.names)):
         former = prompt or AttributedPrompt(((redaction.user_id, row.content),), {})
         deleted = [
             file for file in former.files if file.author == redaction.user_id or (is_theirs and file.media is not None)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from core.messages.identity import current_author
 from core.models.grounding import find_sources
 from core.privacy.export_attachments import ExportedFile, list_message_files, list_tool_files
-from core.sessions.codec import parse_event
+from core.sessions.codec import SEARCHABLE_ROLES, USER_ROLES, parse_event
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
 from core.store.database import Database
@@ -232,12 +232,13 @@ def _to_message(row: sa.Row[Any]) -> TranscriptMessage:
         event = parse_event(row.event, row.id)
         prompt = AttributedPrompt.from_json(row.content, row.attribution)
         parts = [(author, prompt.names.get(author, ""), text) for author, text in prompt.parts] if prompt else []
-        content = row.content.strip() if row.role in ("user", "assistant") else ""
+        role = "user" if row.role in USER_ROLES else row.role
+        content = row.content.strip() if row.role in SEARCHABLE_ROLES else ""
         name = current_author(row.author)
         calls = list(map(dict, row.tool_calls or ()))
         sources = [source.url for source in find_sources(event)] if event and row.role == "assistant" else []
         files = list_message_files(row.id, event)
-        return TranscriptMessage(row.created_at, row.role, name, content, parts, calls, files, sources)
+        return TranscriptMessage(row.created_at, role, name, content, parts, calls, files, sources)
 
 
 def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:

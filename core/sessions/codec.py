@@ -38,8 +38,14 @@ _METADATA_FIELDS = {
     "long_running_tool_ids",
 }
 
+#: Prefix of the id of an ADK event with a message that its author sent while the run was in progress.
+STEERING_PREFIX = "steering:"
+
+#: Roles of the messages of people: one that begins a run, and one that a run in progress has read.
+USER_ROLES = ("user", "steering")
+
 #: The roles of messages that a search covers.
-SEARCHABLE_ROLES = ("user", "assistant")
+SEARCHABLE_ROLES = (*USER_ROLES, "assistant")
 
 _IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
 
@@ -75,11 +81,13 @@ def is_state_only(event: Event) -> bool:
 
 
 def get_role(event: Event) -> str:
-    """Return the role of an ADK event for `messages.role`: `user`, `assistant`, `tool`, or `event` without content."""
+    """Return the role of an ADK event for `messages.role`; `event` without content."""
     if event.content is None or not event.content.parts:
         return "event"
     if event.get_function_responses():
         return "tool"
+    if event.id.startswith(STEERING_PREFIX):
+        return "steering"
     return "user" if event.author == "user" else "assistant"
 
 

@@ -12,7 +12,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.models.tool_calls import unique_id
-from core.sessions.codec import get_role
+from core.sessions.codec import SEARCHABLE_ROLES, get_role
 
 logger = logging.getLogger(__name__)
 
@@ -349,4 +349,4 @@ def describe_window(
 def _has_text(entry: HistoryEntry) -> bool:
     content = entry.event.content
     parts = (content and content.parts) or ()
-    return get_role(entry.event) in ("user", "assistant") and any(part.text and not part.thought for part in parts)
+    return get_role(entry.event) in SEARCHABLE_ROLES and any(part.text and not part.thought for part in parts)

@@ -24,7 +24,7 @@ from google.genai import types
 from core.errors import ProviderError
 from core.models.adapter import ModelAdapter
 from core.models.tokens import TokenCounter, estimate_tokens
-from core.sessions.codec import parse_event
+from core.sessions.codec import SEARCHABLE_ROLES, USER_ROLES, parse_event
 from core.sessions.prompt_text import LINE_PREFIX, build_quote, escape_brackets, quote_message
 from core.usage.meter import get_current_meter, to_usage
 
@@ -145,8 +145,8 @@ async def _generate(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
 def _quote_rows(rows: Sequence[sa.Row[Any]]) -> Iterator[str]:
     for row in rows:
         day = f"{datetime.fromtimestamp(row.created_at, UTC):%Y-%m-%d}"
-        if row.role in ("user", "assistant") and row.content.strip():
-            author = "People" if row.role == "user" else f"The assistant ({row.author})"
+        if row.role in SEARCHABLE_ROLES and row.content.strip():
+            author = "People" if row.role in USER_ROLES else f"The assistant ({row.author})"
             yield quote_message(f"{author}, {day}", _truncate_text(row.content.strip(), MAX_TEXT_CHARACTERS))
         for call in row.tool_calls or ():
             action, value = (

@@ -10,6 +10,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.messages.identity import FALLBACK_AUTHOR
+from core.sessions.codec import USER_ROLES
 
 _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
 
@@ -69,7 +70,7 @@ class EventRebuilder:
         text = [types.Part(text=row.content)] if row.content else []
         if not text and not calls:
             return None
-        return types.Content(role="user" if row.role == "user" else "model", parts=text + calls)
+        return types.Content(role="user" if row.role in USER_ROLES else "model", parts=text + calls)
 
     def _build_responses(self, row: sa.Row[Any]) -> types.Content | None:
         """Return a row's tool responses; without stored ones, its content answers the oldest open call."""

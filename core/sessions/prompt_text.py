@@ -7,10 +7,12 @@ the name of another author.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from google.genai.types import Part
 
 from core.messages.identity import find_time_zone
 from core.observability.secret_redaction import MASK, RunSecrets
@@ -128,6 +130,24 @@ class AttributedPrompt:
             at += length + len(PART_SEPARATOR)
         prompt = cls(tuple(parts), data["people"], tuple(PromptFile(**file) for file in files or ()))
         return prompt if prompt.text == text else None
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringPrompt:
+    """A message that its author sent while the run was in progress, for the next model call.
+
+    Attributes:
+        event_id: the same in each attempt at the run, so that the message is stored once.
+        media: the files of the prompt, in its order.
+    """
+
+    event_id: str
+    prompt: AttributedPrompt
+    media: Sequence[Part] = ()
+
+
+#: Returns the messages that people sent while a run was in progress, each once.
+ReadMessages = Callable[[], Awaitable[Sequence[SteeringPrompt]]]
 
 
 def attribute_text(name: str, text: str) -> str:

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.models.tokens import estimate_tokens
 from core.observability.secret_redaction import RunSecrets
 from core.sessions.artifacts import FROM_EVENT_KEY
-from core.sessions.codec import mask_row, measure_event, parse_event, to_row
+from core.sessions.codec import USER_ROLES, mask_row, measure_event, parse_event, to_row
 from core.sessions.history import INTERRUPTED_ERROR, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
 from core.store.schema import artifacts, human_requests, memories, messages, sessions, tool_calls
@@ -236,7 +236,7 @@ def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
         return [
             row
             for row in rows
-            if row.role in ("user", "tool") or row.call_ids or row.columns["long_running_calls"] is not None
+            if row.role in (*USER_ROLES, "tool") or row.call_ids or row.columns["long_running_calls"] is not None
         ]
     kept = []
     for i, row in enumerate(rows):

@@ -24,6 +24,7 @@ from core.sessions import state as scopes
 from core.sessions.codec import (
     NEWEST_FIRST,
     SEARCHABLE_ROLES,
+    USER_ROLES,
     count_media_bytes,
     encode_event,
     has_word,
@@ -301,7 +302,11 @@ class SessionService(BaseSessionService):
         async with self._database.read() as connection:
             rows = await connection.execute(query)
             return [
-                FoundMessage(datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes"), role, text)
+                FoundMessage(
+                    datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes"),
+                    "user" if role in USER_ROLES else role,
+                    text,
+                )
                 for at, role, text in rows
             ]
 

@@ -20,7 +20,7 @@ from core.sessions import state as scopes
 from core.sessions.codec import mask_row
 from core.sessions.history import HistoryWindow, is_user_message
 from core.sessions.lifecycle import find_session_row
-from core.sessions.prompt_text import AttributedPrompt
+from core.sessions.prompt_text import AttributedPrompt, ReadMessages
 from core.store import schema
 from core.store.database import Database
 from core.store.schema import messages, sessions
@@ -35,6 +35,8 @@ class StoredSession(Session):
         generation: 1 plus the number of the session's resets when it was loaded; appended events belong to it.
         fence: the fencing token of the turn whose run appends events.
         prompt: the user messages of that turn, with their authors; None if they are unknown.
+        read_messages: returns the messages that the next model call of the run is to read; None for no such messages.
+        steering: the messages that the run has read since it was loaded, by event id.
         window: the size and the limits of the loaded history.
         reserved_state: the values of the keys of `core.sessions.state.RESERVED_PREFIX`, which `state` lacks.
         secrets: the secrets of the run, which are masked in the stored events.
@@ -44,27 +46,26 @@ class StoredSession(Session):
     generation: int = Field(default=0, exclude=True)
     fence: FencingToken | None = Field(default=None, exclude=True)
     prompt: AttributedPrompt | None = Field(default=None, exclude=True)
+    read_messages: ReadMessages | None = Field(default=None, exclude=True)
+    steering: dict[str, AttributedPrompt] = Field(default_factory=dict, exclude=True)
     window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
     reserved_state: dict[str, Any] = Field(default_factory=dict, exclude=True)
     secrets: RunSecrets = Field(default_factory=RunSecrets, exclude=True)
     has_secret_prompt: bool = Field(default=False, exclude=True)
 
-    def get_attribution(self, event: Event) -> dict[str, Any] | None:
-        """Return the column `attribution` of an event: the authors, if it is the turn's prompt."""
+    def get_prompt(self, event: Event) -> AttributedPrompt | None:
+        """Return the turn's prompt, or the message that its run has read, if it is that of an event."""
+        prompt = self.steering.get(event.id, self.prompt if is_user_message(event) else None)
         first = next(iter((event.content and event.content.parts) or ()), None)
-        if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):
-            return None
-        return self.prompt.to_json()
+        return None if prompt is None or first is None or first.text != prompt.text else prompt
 
     def mask_row(self, event: Event, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a new event's columns from `encode_event`, with the run's secrets masked."""
-        attribution = self.get_attribution(event)
-        files = self.prompt.files_to_json() if attribution is not None and self.prompt else None
-        row = {**row, "attribution": attribution, "files": files}
+        prompt = self.get_prompt(event)
+        row = {**row, "attribution": prompt and prompt.to_json(), "files": prompt and prompt.files_to_json()}
         if not (self.has_secret_prompt and is_user_message(event)):
             return mask_row(row, self.secrets)
-        prompt = self.prompt or AttributedPrompt((("user", row["content"]),), {})
-        masked = prompt.mask(self.secrets)
+        masked = (self.prompt or AttributedPrompt((("user", row["content"]),), {})).mask(self.secrets)
         self.secrets.prompts[event.id] = masked.text
         return {**mask_row(row, self.secrets), "attribution": row["attribution"] and masked.to_json()}
 

@@ -77,13 +77,14 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 #: delivery. `message`: the message as JSON; a reset sets it to null, and the row stays. `edited_message`: the edited
 #: message, if a turn had claimed the message before the edit. A rerun request has the turn to answer again as its
 #: `parent`, and the kind of rerun as its `kind` (see `turns`). The kind `decision`: people have decided all requests of
-#: the `parent`, so its run can continue. `outcome`: the reason why no turn answers the message, see
-#: `core.messages.inbox_message.InboxOutcome`. A message that its author deleted after a turn had claimed it has the
-#: outcome `deleted` and its turn. The outcome `forgotten` marks a tombstone: see `core.privacy.deletion`. Rows of
-#: commands, of messages to other people and of tombstones have no text. An entry that is no message has its `kind`,
-#: and the outcome `pending` until its `owner`, a worker, has handled it; until then, `payload` has its encrypted data:
-#: see `core.inbox.entries`. The kinds of `core.messages.trigger` begin a turn without a message of a person: see
-#: `core.inbox.triggered`.
+#: the `parent`, so its run can continue. The kind `steering`: the turn was running when it claimed the message, and has
+#: read it, or reads it before its next model call; see `core.turns.steering`. `outcome`: the reason why no turn answers
+#: the message, see `core.messages.inbox_message.InboxOutcome`. A message that its author deleted after a turn had
+#: claimed it has the outcome `deleted` and its turn. The outcome `forgotten` marks a tombstone: see
+#: `core.privacy.deletion`. Rows of commands, of messages to other people and of tombstones have no text. An entry that
+#: is no message has its `kind`, and the outcome `pending` until its `owner`, a worker, has handled it; until then,
+#: `payload` has its encrypted data: see `core.inbox.entries`. The kinds of `core.messages.trigger` begin a turn without
+#: a message of a person: see `core.inbox.triggered`.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -299,12 +300,12 @@ tool_calls = sa.Table(
     sa.Column("started_at", sa.Double, nullable=False, index=True),
 )
 
-#: Stored ADK events, each once by ADK's event id, with the columns for people and searches. `role`: user, assistant,
-#: tool, or event (without text, such as a checkpoint, a compaction, an error). `tokens`: an estimate for model
-#: calls.
+#: Stored ADK events, each once by ADK's event id, with the columns for people and searches. `role`: user (begins a
+#: run), steering (of a user, read by a run in progress), assistant, tool, or event (without text, such as a checkpoint,
+#: a compaction, an error). `tokens`: an estimate for model calls.
 #: `long_running_calls` keeps a row in the history: its long-running calls, each with whether it was answered, until the
 #: turn after the last answer; empty for a summary; null for all others. `summarized_id`: of a summary, the last
-#: message that it covers; earlier messages are not sent. `attribution`: of a user message, its authors, see
+#: message that it covers; earlier messages are not sent. `attribution`: of a message of users, its authors, see
 #: `core.sessions.prompt_text`. `files`: of a user message, its `PromptFile`s; null without files. `search_text`: the
 #: content for case-insensitive searches; null if it is ASCII or not searched, see `core.sessions.codec.fold_text`.
 #: Secrets of the run are masked in all columns but `unmasked`, which only the run itself reads: see

@@ -114,9 +114,10 @@ async def get_turn_messages(connection: AsyncConnection, origin: str) -> tuple[I
     """Return the inbox messages of a turn that is no rerun (see `Turn.origin`), oldest first.
 
     Messages that their authors deleted are left out, unless the turn has no others. An edited message has the text that
-    the newest turn answered.
+    the newest turn answered. Messages that the turn has claimed while it ran (see `core.turns.steering`) are left out:
+    its prompt lacks them.
     """
-    rows = await get_inbox_rows(connection, origin)
+    rows = [row for row in await get_inbox_rows(connection, origin) if row.kind != "steering"]
     rows = [row for row in rows if row.outcome is None] or rows
     return tuple(message for row in rows if (message := parse_inbox_message(row.message, row.id)))
 
@@ -191,15 +192,20 @@ async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: 
 
     The claim of the new turn calls this once. A `retry` moves the ADK events of the run to the end of the history. A
     `regenerate` deletes all but the user's message, and a `revise` deletes all. Edited texts of the turn's messages
-    replace the former ones in `inbox`. The kind is `revise` if a message was edited or deleted meanwhile.
+    replace the former ones in `inbox`. The kind is `revise` if a message was edited or deleted meanwhile, and instead
+    of `regenerate` if the run has read messages since it began: the new prompt has them.
     """
     rows = await get_inbox_rows(connection, parent.origin)
-    if any(row.edited_message or row.outcome for row in rows):
+    has_read = kind == "regenerate" and any(row.kind == "steering" for row in rows)
+    if has_read or any(row.edited_message or row.outcome for row in rows):
         kind = "revise"
     for row in rows:
         if row.edited_message:
             revised = sa.update(inbox).where(inbox.c.id == row.id)
             await connection.execute(revised.values(message=row.edited_message, edited_message=None))
+    if kind == "revise":
+        steering = sa.update(inbox).where(inbox.c.turn == parent.origin, inbox.c.kind == "steering")
+        await connection.execute(steering.values(kind="message"))
     if kind == "retry":
         await resume_run(connection, parent.session, parent.run or parent.origin)
     else:
