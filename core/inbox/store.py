@@ -97,7 +97,7 @@ class InboxStore:
                     await insert_or_ignore(connection, sessions, new_session)
                 accepted = await self._insert(connection, row)
         if accepted is not AcceptResult.DUPLICATE:
-            self._worker.wake()
+            self._worker.wake(inbound.session_id)
         return accepted
 
     async def find_limit_denial(self, event_key: str, *, author: str, place: str) -> RateLimitDenial | None:

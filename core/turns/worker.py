@@ -80,6 +80,9 @@ class Worker:
         self._poll = poll
         self._wake = asyncio.Event()
         self._wake_count = 0
+        #: Number of calls of `wake` without a session, and the sessions in which messages may wait for a running turn.
+        self._broad_wake_count = 0
+        self._woken_sessions = set[str]()
         self._end_claim_at = 0.0  # of the event loop's clock
         self._stopping = asyncio.Event()
         self._is_closing = False
@@ -91,10 +94,24 @@ class Worker:
     def running_count(self) -> int:
         return len(self._running)
 
-    def wake(self) -> None:
-        """Make the loop claim turns now instead of after `poll` seconds."""
+    def wake(self, session_id: str | None = None) -> None:
+        """Make the loop claim turns now instead of after `poll` seconds.
+
+        Messages may wait in the session, or in any one if it is None.
+        """
         self._wake_count += 1
         self._wake.set()
+        if session_id is not None:
+            self._woken_sessions.add(session_id)
+        else:
+            self._broad_wake_count += 1
+            self._woken_sessions.update(run.turn.session_id for run in self._running.values())
+
+    def take_wake(self, session_id: str) -> bool:
+        """Return whether `wake` was called for a session since the claim of its running turn, or the last call."""
+        is_woken = session_id in self._woken_sessions
+        self._woken_sessions.discard(session_id)
+        return is_woken
 
     def cancel(self, turn_id: str, reason: CancelReason) -> None:
         """Cancel the task of a turn, if the turn runs in this process; the reason is the message of the cancellation.
@@ -178,6 +195,8 @@ class Worker:
         async with self._claiming:
             while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
                 wake_count = self._wake_count
+                broad_wake_count = self._broad_wake_count
+                self._woken_sessions.intersection_update([run.turn.session_id for run in self._running.values()])
                 triggered = sum(run.turn.is_triggered for run in self._running.values())
                 triggered_limit = max(0, self._limit // 2 - triggered)
                 claimed = await self._turns.claim(free, running=list(self._running), triggered_limit=triggered_limit)
@@ -187,6 +206,8 @@ class Worker:
                         continue
                     task = asyncio.create_task(self._run(turn, answer), name=f"turn {turn.id}")
                     self._running[turn.id] = _Run(turn, task, wake_count)
+                    if broad_wake_count != self._broad_wake_count:
+                        self._woken_sessions.add(turn.session_id)
                     await asyncio.sleep(TURN_SPACING_SECONDS)
                 if len(claimed) < free:
                     return
