@@ -41,6 +41,7 @@ from core.models.tool_calls import (
 from core.observability.secret_redaction import RunSecrets, get_run_secrets, redact_secret_formats
 from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
+from core.sessions.prompt_text import SteeringPrompt
 from core.sessions.writer import StoredSession
 from core.tools.adk_confirmations import (
     ApprovalRule,
@@ -117,9 +118,24 @@ class GuardPlugin(BasePlugin):
             call.id = call.id and unique_id(call.id, call.name or "", run.call_ids)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Store the request's configuration, which declares the tools, for `on_event_callback`."""
-        if isinstance(run := callback_context.run_config, AgentRunConfig):
-            run.model_configs[callback_context.agent_name] = llm_request.config
+        """Store the request's configuration, which declares the tools, for `on_event_callback`; add new messages.
+
+        These are the messages that people sent while the run was in progress. They follow the responses of the tools.
+
+        Raises:
+            SessionResetError, TurnLostError, StoreError: see `SessionService.append_event`.
+        """
+        run = callback_context.run_config
+        if not isinstance(run, AgentRunConfig):
+            return
+        run.model_configs[callback_context.agent_name] = llm_request.config
+        context = callback_context._invocation_context
+        session = context.session
+        if not isinstance(session, StoredSession) or session.read_messages is None or _has_own_task(context):
+            return
+        for message in await session.read_messages():
+            session.steering[message.event_id] = message.prompt
+            llm_request.contents.append(await _store_message(context, message))
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
         """Add the secret arguments of a model's tool calls to the run's secrets, before ADK stores the event."""
@@ -272,6 +288,28 @@ def _move_input_before_work(context: CallbackContext) -> None:
     if own and events[own[-1]].author == "user" and not events[own[-1]].invocation_id:
         done = (i for i in own if events[i].invocation_id == context.invocation_id)
         events.insert(next(done, own[-1]), events.pop(own[-1]))
+
+
+def _has_own_task(context: InvocationContext) -> bool:
+    """Return whether an agent works on an input of its own, and not on the messages of people."""
+    return context.isolation_scope is not None or getattr(context.agent, "mode", None) not in (None, "chat")
+
+
+async def _store_message(context: InvocationContext, message: SteeringPrompt) -> types.Content:
+    """Store a user's message for the present branch of the run, and return its content for a model request.
+
+    Another branch would get the message between a call and its response, where ADK drops it.
+    """
+    content = types.Content(role="user", parts=[types.Part(text=message.prompt.text), *message.media])
+    event = Event(
+        id=message.event_id,
+        author="user",
+        invocation_id=context.invocation_id,
+        branch=context.branch,
+        content=content,
+    )
+    await context.session_service.append_event(context.session, event)
+    return content.model_copy(deep=True)
 
 
 class _LoggedResult(dict[str, Any]):

@@ -16,9 +16,9 @@ from google.genai import types
 from core.agents.event_mapper import find_open_calls
 from core.agents.message_answers import filter_answer_events, list_secrets, merge_runs, remove_response_schemas
 from core.errors import SessionResetError
-from core.sessions.codec import get_role
+from core.sessions.codec import SEARCHABLE_ROLES, get_role
 from core.sessions.history import HistoryWindow, is_user_message
-from core.sessions.prompt_text import AttributedPrompt
+from core.sessions.prompt_text import AttributedPrompt, ReadMessages
 from core.sessions.resume import correction_run_id
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
@@ -41,14 +41,17 @@ class RunCorrectedError(Exception):
 
 
 class _RunContext(InvocationContext):
-    """ADK invocation context that hides events without content from its agents.
+    """ADK invocation context that hides some events from the decision how agents resume; models get them.
 
-    A workflow stores such an event when a node starts. ADK resumes with a function call only if the call is the newest
-    event. After such an event it would wait for the response instead, and end the run without a reply.
+    A workflow stores an event without content when a node starts. ADK resumes with a function call only if the call is
+    the newest event. After such an event it would wait for the response instead, and end the run without a reply. A
+    message that the run has read is hidden as well: ADK takes a newest event of a user for a function response, and
+    raises `ValueError`.
     """
 
     def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
         events = super()._get_events(current_invocation=current_invocation, current_branch=current_branch)
+        events = [event for event in events if get_role(event) != "steering"]
         return [event for event in events if event.content is not None] if current_branch else events
 
 
@@ -73,7 +76,7 @@ class ResumableRunner(Runner):
             self._answer_event if self._answer_event and event.id == self._answer_event.id else event
             for event in events
         ]
-        return [event for event in events if get_role(event) in ("user", "assistant")]
+        return [event for event in events if get_role(event) in SEARCHABLE_ROLES]
 
     @property
     def history(self) -> HistoryWindow | None:
@@ -108,6 +111,11 @@ class ResumableRunner(Runner):
         if any(event.invocation_id == correction_run_id(run_id) for event in self._session.events):
             raise RunCorrectedError
         return _filter_run_events(self._session, run_id)
+
+    def set_message_source(self, read: ReadMessages | None) -> None:
+        """Set the function that returns the messages for the run's next model call."""
+        if isinstance(self._session, StoredSession):
+            self._session.read_messages = read
 
     async def continue_runs(
         self, answers: Sequence[MessageAnswer], message: types.Content, *, is_decided: bool

@@ -40,7 +40,7 @@ from core.models.selection import AgentRunConfig
 from core.observability.secret_redaction import RunSecrets, format_error, set_run_secrets
 from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
-from core.sessions.prompt_text import AttributedPrompt
+from core.sessions.prompt_text import AttributedPrompt, ReadMessages
 from core.sessions.resume import correction_run_id, list_run_ids
 from core.sessions.service import SessionService
 from core.store.workers.fencing import FencingToken
@@ -113,6 +113,8 @@ class RunRequest:
         may_correct: whether the agent runs once more if a model names an unknown agent, and the app has sub-agents. A
             prompt that lists the valid names then replaces the text, files, decisions and answers.
         meter: collects the model calls, also for callers that stop before the last event.
+        read_messages: awaited before each model call of the run, also at once by agents that run in parallel. It needs
+            a `run_id` and a `GuardPlugin`.
     """
 
     user_id: str
@@ -134,6 +136,7 @@ class RunRequest:
     chat: ChatContext | None = None
     may_correct: bool = True
     meter: UsageMeter = field(default_factory=UsageMeter)
+    read_messages: ReadMessages | None = None
 
 
 class AgentRuntime:
@@ -163,6 +166,10 @@ class AgentRuntime:
         self._artifacts = artifacts or InMemoryArtifactService()
         self._memory = memory or InMemoryMemoryService()
         self._has_memory_tool = has_memory_tool(app)
+        # ADK: without it, an agent gets only what follows the newest message of a user
+        self._reads_history = all(
+            getattr(agent, "include_contents", "default") == "default" for agent in _walk_agents(app.root_agent)
+        )
         self._runner = ResumableRunner(
             app=app,
             session_service=sessions,
@@ -212,6 +219,8 @@ class AgentRuntime:
             config = self._create_config(request)
             try:
                 messages, outputs = await _load_run(request, runner, mapper, secrets)
+                if self._reads_history:
+                    runner.set_message_source(request.read_messages)
                 for output in outputs:
                     yield output
                 async with _record_calls(request.meter):
@@ -306,7 +315,7 @@ class AgentRuntime:
     def _correct(self, request: RunRequest, error: Exception) -> RunRequest | None:
         """Return the request of the second run, whose prompt lists the valid agent names."""
         match = _UNKNOWN_AGENT_ERROR.search(str(error))
-        valid = list(_walk_sub_agent_names(self.app.root_agent))
+        valid = [agent.name for agent in _walk_agents(self.app.root_agent)][1:]
         if not request.may_correct:
             return None
         if isinstance(error, RunCorrectedError):
@@ -393,10 +402,11 @@ async def _record_calls(meter: UsageMeter) -> AsyncIterator[None]:
             await meter.prompts.wait(meter.turn)
 
 
-def _walk_sub_agent_names(agent: Any) -> Iterator[str]:
-    for sub_agent in agent.sub_agents if isinstance(agent, BaseAgent) else ():
-        yield sub_agent.name
-        yield from _walk_sub_agent_names(sub_agent)
+def _walk_agents(agent: Any) -> Iterator[BaseAgent]:
+    if isinstance(agent, BaseAgent):
+        yield agent
+        for sub_agent in agent.sub_agents:
+            yield from _walk_agents(sub_agent)
 
 
 async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
