@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bot.connections import raise_open_files_limit
@@ -48,6 +49,7 @@ from core.store.workers.rate_limit_sharing import LimitUsages, exchange_usage
 from core.store.workers.shard_assignment import ShardAssignment
 from core.tools.human_request_service import HumanRequestService
 from core.turns.history_compaction import HistoryCompactor
+from core.turns.steering import SteeringQueue
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import TurnRunner, Worker
@@ -253,6 +255,9 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             settings=settings.reply_settings,
             error_messages=ErrorMessages(spending, settings.admins),
             other_runtimes=loaded.runtimes,
+            open_steering=partial(SteeringQueue, database, turns, worker)
+            if settings.while_running == "steer"
+            else None,
         )
         await stack.enter_async_context(
             run_in_background(human_requests.run_expiry(request_messages.update), name="human requests")

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.intake.context import ContextBuilder
 from channels.intake.prompt import PromptBuilder
+from channels.intake.steering import SteeringReader, may_be_steered, may_read
 from channels.platform import Platforms
 from channels.rate_limits.retries import RefusedError
 from channels.replies.buttons import answer_buttons, create_button, growing_buttons
@@ -53,6 +54,7 @@ from core.store.turn_states import EndState
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
 from core.tools.human_requests import MessageAnswerResult
+from core.turns.steering import MayRead, SteeringQueue
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 
@@ -64,6 +66,10 @@ _CANCEL_MESSAGES = {
     CancelReason.STOP: words.STOPPED,
     CancelReason.MESSAGE_DELETED: words.STOPPED_BY_DELETION,
 }
+
+
+#: Returns the queue of the messages that a running turn is to read.
+OpenSteering = Callable[[Turn, MayRead], SteeringQueue]
 
 
 class _MessageIsAnswerError(Exception):
@@ -81,7 +87,8 @@ class _MessageIsAnswerError(Exception):
 class Answerer:
     """Answers the turns that a worker has claimed: runs the agent and shows the reply.
 
-    Without `error_messages`, the texts name no administrators. `runtime` is that of the default agent.
+    Without `error_messages`, the texts name no administrators. `runtime` is that of the default agent. Without
+    `open_steering`, all messages that come while a turn runs wait for the next turn.
     """
 
     def __init__(
@@ -95,6 +102,7 @@ class Answerer:
         settings: ReplySettings | None = None,
         error_messages: ErrorMessages | None = None,
         other_runtimes: Mapping[str, AgentRuntime] = MappingProxyType({}),
+        open_steering: OpenSteering | None = None,
     ) -> None:
         self._runtime = runtime
         self._other_runtimes = other_runtimes
@@ -108,6 +116,8 @@ class Answerer:
         self._request_messages = services.request_messages
         self._rerenderer = services.rerenderer
         self._turn_states = services.rerenderer.turn_states
+        self._access_policy = services.access_policy
+        self._open_steering = open_steering
 
     async def answer(self, turn: Turn) -> None:
         """Run the agent for a claimed turn, show its reply, and end the turn.
@@ -307,6 +317,11 @@ class Answerer:
         if turn.is_resumed:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):
                 self._request_messages.start_update(request)
+        read_messages = None
+        if self._open_steering is not None and may_be_steered(turn, speakers):
+            queue = self._open_steering(turn, partial(may_read, turn, access_policy=self._access_policy))
+            reader = SteeringReader(queue, self._prompt_builder, turn, platform, runtime, reply, tools)
+            read_messages = reader.read
         events = runtime.stream(
             RunRequest(
                 user_id=turn.newest_message.place,
@@ -326,6 +341,7 @@ class Answerer:
                 state=prompt.state,
                 chat=TurnChat(platform, turn.newest_message.address, prompt.time_zone),
                 meter=turn.meter,
+                read_messages=read_messages,
             )
         )
         async with aclosing(events):

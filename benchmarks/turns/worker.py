@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import time
@@ -48,6 +49,7 @@ from core.store.migrate import migrate
 from core.store.schema import turns as turns_table
 from core.store.workers.lease import Lease
 from core.tools.human_request_service import HumanRequestService
+from core.turns.steering import SteeringQueue
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
@@ -283,7 +285,14 @@ def create_answerer(
         spending=nothing,
         background=background,
     )
-    return Answerer(runtime, turns, platforms, services, ContextBuilder(database, counter.count))
+    return Answerer(
+        runtime,
+        turns,
+        platforms,
+        services,
+        ContextBuilder(database, counter.count),
+        open_steering=partial(SteeringQueue, database, turns, worker),
+    )
 
 
 async def _count_failed_turns(database: Database) -> int:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator
@@ -97,6 +97,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     language: str = "en"
     reply_buttons: Annotated[tuple[ExtraButton, ...], NoDecode, SPLIT_COMMAS] = ("regenerate", "feedback")
     reply_without_mention: ReplyWithoutMention = "author"
+    while_running: Literal["steer", "queue"] = "steer"
 
     turn_timeout_seconds: float = Field(default=600, gt=0)
     model_idle_timeout_seconds: float = Field(default=120, gt=0)

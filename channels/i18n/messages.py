@@ -41,6 +41,7 @@ FILE_NOT_ATTACHED = "I couldn't attach {name} ({size})."
 TURN_ID = "(turn `{id}`)"
 ELAPSED = " ({seconds} s)"
 USING_TOOL = "_Using {tool}…_"
+READ_MESSAGE = "_I have read your new message._"
 
 # button labels
 STOP = "Stop"

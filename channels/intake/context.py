@@ -22,7 +22,7 @@ from channels.rate_limits.retries import deadline
 from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
-from core.conversations.history_state import get_history_state
+from core.conversations.history_state import HistoryState, get_history_state
 from core.messages.identity import MAX_NAME_LENGTH, clean_name
 from core.messages.inbox_message import ABOUT, InboxMessage, format_file_names, storable_text
 from core.observability.messages import format_count
@@ -155,15 +155,18 @@ class ContextBuilder:
         platform: Platform,
         texts: Sequence[MessageText],
         left_out: Sequence[InboxMessage] = (),
+        history: HistoryState | None = None,
     ) -> PromptContext:
         """Fetch the context messages of a turn, unless its run has stored the prompt.
 
         Context messages that cannot be fetched are left out, and the failure is logged. Messages in `left_out` are not
         quoted as the conversation before either.
+
+        Args:
+            history: the end of the history, if the messages of `turn` are further ones, which its run is to read.
         """
-        surrounding = await self._fetch_context(
-            turn, platform, is_one_to_one=all(message.is_one_to_one for message in texts)
-        )
+        is_one_to_one = all(message.is_one_to_one for message in texts)
+        surrounding = await self._fetch_context(turn, platform, history, is_one_to_one=is_one_to_one)
         subjects = [
             ContextMessage(**subject, kind="about", event_key=message.event_key)
             for message in turn.messages
@@ -188,11 +191,12 @@ class ContextBuilder:
         mentioned = {message.author for message in context} | set(authors)
         return PromptContext(quotes, names, {id_: name for id_, name in names.items() if id_ in mentioned})
 
-    async def _fetch_context(self, turn: Turn, platform: Platform, *, is_one_to_one: bool) -> SurroundingMessages:
-        history = None
+    async def _fetch_context(
+        self, turn: Turn, platform: Platform, history: HistoryState | None, *, is_one_to_one: bool
+    ) -> SurroundingMessages:
         if not self._max_tokens:
             return SurroundingMessages()
-        if not is_one_to_one or turn.is_resumed or turn.kind != "message":
+        if history is None and (not is_one_to_one or turn.is_resumed or turn.kind != "message"):
             history = await retry_store(lambda: get_history_state(self._database, turn), operation=f"turn {turn.id}")
             if history is None:
                 return SurroundingMessages()

@@ -16,6 +16,7 @@ from channels.platform import Platform
 from channels.settings import AttachmentLimits
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime
+from core.conversations.history_state import HistoryState
 from core.messages.identity import ANONYMOUS_USER, Actor, User
 from core.messages.inbox_message import InboxMessage, storable_text
 from core.sessions.prompt_text import AttributedPrompt
@@ -107,11 +108,16 @@ class PromptBuilder:
         runtime: AgentRuntime,
         recorder: RunRecorder,
         left_out: Sequence[InboxMessage] = (),
+        *,
+        history: HistoryState | None = None,
     ) -> Prompt:
         """Read the texts, files and context of a turn's messages, and return the prompt.
 
         If the run has stored its prompt, files are not downloaded, and `media` is empty. The author and place are set
         on the turn's usage meter. The turn is without `left_out`, the result of `list_spent_messages`.
+
+        Args:
+            history: the end of the history, if the messages of `turn` are further ones, which its run is to read.
 
         Raises:
             SurfaceError: the platform cannot read a message: see `Platform.read_message`.
@@ -129,13 +135,13 @@ class PromptBuilder:
             self._to_user(message, prompt_text.speaker)
             for message, prompt_text in zip(turn.messages, texts, strict=True)
         ]
-        context = await self._context.fetch(turn, platform, texts, left_out)
+        context = await self._context.fetch(turn, platform, texts, left_out, history)
         recorder.context = context.quotes.record
         quoted = context.list_messages()
         files = PromptFiles()
         is_referenced = any(message.attachments for message in quoted)
         has_files = is_referenced or any(message.attachments for message in turn.messages)
-        if has_files and not await self._turns.has_stored_prompt(turn):
+        if has_files and (history is not None or not await self._turns.has_stored_prompt(turn)):
             supported = runtime.get_media_support(turn.model)
             given = await self._turns.list_history_files(turn) if is_referenced else ()
             texts, files = await self._attachments.read(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ from core.store.workers.shard_assignment import ShardAssignment
 from core.tools.call_log import ToolCallLog
 from core.tools.human_request_service import HumanRequestService
 from core.turns.queries import is_message
+from core.turns.steering import SteeringQueue
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import TurnRunner, Worker
@@ -204,6 +206,7 @@ async def run_core(
             context,
             error_messages=ErrorMessages(spending_store, admins),
             settings=replies,
+            open_steering=partial(SteeringQueue, database, turns, worker),
         )
 
         async def answer(turn: Turn) -> None:

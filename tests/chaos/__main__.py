@@ -26,6 +26,7 @@ def main() -> int:
         "--database", choices=["sqlite", "postgres"], action="append", help="only this database; by default both"
     )
     parser.add_argument("--cases", type=int, help="number of random cases for each database; by default all")
+    parser.add_argument("--steer", action="store_true", help="let the running turn read the second message")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random choice")
     parser.add_argument("--at", default="", help="only crash points with this prefix, such as core/inbox/store.py")
     parser.add_argument(
@@ -57,7 +58,8 @@ async def _run(database: str, arguments: argparse.Namespace) -> int:
             provide_database = await databases.create_postgres_provider(stack.enter_context(PostgresServer()))
         fork_server = stack.enter_context(start_fork_server(FORKED_MODULE))
         fork_server.warm_up()
-        runner = ScenarioRunner(fork_server, provide_database, folder)
+        while_running = "steer" if arguments.steer else "queue"
+        runner = ScenarioRunner(fork_server, provide_database, folder, WHILE_RUNNING=while_running)
         plan = await campaign.make_plan(runner)
         cases = [
             case for case in (*plan.single_crashes, *plan.double_crashes) if case[-1].point.startswith(arguments.at)

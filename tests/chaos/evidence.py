@@ -12,6 +12,7 @@ from google.adk.events.event import Event
 from core.messages.identity import DEFAULT_AGENT_NAME
 from core.messages.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
+from core.sessions.codec import USER_ROLES
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
 from core.store.database import Database
@@ -27,7 +28,7 @@ class Evidence:
         visible_texts: the texts of the bot's messages in their visible order, by platform.
         tool_calls: each tool call, as (session, tool).
         accepted: each inbox row, as (session, text, turn).
-        stored: each message of the session histories, as (session, role, text).
+        stored: each message of the session histories, as (session, role, text); `user` for all messages of users.
         unfinished: descriptions of active turns, and of messages without a turn.
         violations: breaches of the model APIs' rules in requests and stored histories.
         faults: unexpected exit codes, and other faults of the run.
@@ -79,7 +80,8 @@ async def list_stored(database: Database) -> list[tuple[str, str, str]]:
     """Return (session, role, text) of each message of the histories, oldest first."""
     query = sa.select(messages.c.session, messages.c.role, messages.c.content).order_by(messages.c.id)
     async with database.read() as connection:
-        return [(row.session, row.role, row.content) for row in await connection.execute(query)]
+        rows = await connection.execute(query)
+        return [(row.session, "user" if row.role in USER_ROLES else row.role, row.content) for row in rows]
 
 
 async def load_histories(database: Database, folder: Path) -> dict[str, list[Event]]:

@@ -87,7 +87,7 @@ class ScenarioRunner:
         folder.mkdir()
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(self._provide_database(folder))
-            model = ScenarioModel()
+            model = ScenarioModel(is_steered=self._settings.get("WHILE_RUNNING") == "steer")
             scripted = await stack.enter_async_context(ScriptedOpenAI(model.answer))
             slack = Slack(await stack.enter_async_context(SlackSimulator()))
             discord = Discord(await stack.enter_async_context(DiscordSimulator()))

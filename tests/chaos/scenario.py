@@ -3,6 +3,9 @@
 On each platform a user sends a message with a file whose answer takes three tools. During the turn another user posts
 an unrelated message, and the first user sends and edits a second message. The model calls the first tool, then the
 other two in parallel, and answers in more than one chunk. At the end the user regenerates the second answer.
+
+With `WHILE_RUNNING=steer`, the tools end after the second message, so that the running turn reads it: one answer has
+both. With `queue`, the second message waits.
 """
 
 import asyncio
@@ -34,10 +37,11 @@ CONNECT_TIMEOUT_SECONDS = 30.0
 
 
 def settings(platforms: Iterable[Platform], model_url: str) -> dict[str, str]:
-    """Return the bot's settings (environment variables) for the scenario."""
+    """Return the bot's settings (environment variables) for the scenario without steering."""
     platform_settings = {name: value for platform in platforms for name, value in platform.settings.items()}
     tools = ",".join(f"tests.chaos.recorded_tools:{tool}" for tool in TOOLS)
-    return {**platform_settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": model_url, "TOOLS": tools}
+    model = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model_url}
+    return {**platform_settings, **model, "TOOLS": tools, "WHILE_RUNNING": "queue"}
 
 
 def _build_long_text(size: int) -> str:
@@ -60,12 +64,16 @@ SHORT = "The second answer."
 class ScenarioModel:
     """Script of a model that derives its next step from the request's history alone.
 
+    Args:
+        is_steered: whether the first answer is to read the second message.
+
     Attributes:
         violations: breaches of the model APIs' rules in the requests.
         may_finish: by platform, the event after which the first answer ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_steered: bool = False) -> None:
+        self._is_steered = is_steered
         self.violations: list[str] = []
         self.may_finish = {platform: asyncio.Event() for platform in LONG}
 
@@ -75,23 +83,26 @@ class ScenarioModel:
         except AssertionError as error:
             self.violations.append(f"a request breaks a rule of the model API: {error or request.body['messages']}")
             return Fail(400, "invalid history")
-        if FIRST not in request.text:
+        prompts = [number for number, (_, text) in enumerate(request.messages) if FIRST in text]
+        turn = request.messages[prompts[-1] :] if prompts else ()
+        is_answered = any(role == "assistant" and text for role, text in turn)
+        if FIRST not in request.text and (is_answered or not (self._is_steered and turn)):
             return SHORT
-        if CONTENT.decode() not in request.text:
-            self.violations.append(f"a request lacks the text of the file: {request.text}")
-        roles = [role for role, _ in request.messages]
-        newest = len(roles) - roles[::-1].index("user")
-        match roles[newest:].count("tool"):
+        prompt = turn[0][1]
+        if CONTENT.decode() not in prompt:
+            self.violations.append(f"a request lacks the text of the file: {prompt}")
+        platform = next(name for name in LONG if name in prompt)
+        match [role for role, _ in turn].count("tool"):
             case 0:
                 return [CallTool("pay", id="call_pay")]
             case 1:
-                return [CallTool("ring", id="call_ring"), CallTool("mail", id="call_mail")]
-        return self._build_long_answer(request)
+                pauses = [Pause(self.may_finish[platform])] if self._is_steered else []
+                return [*pauses, CallTool("ring", id="call_ring"), CallTool("mail", id="call_mail")]
+        return self._build_long_answer(platform, has_second=any(SECOND in text for _, text in turn))
 
-    def _build_long_answer(self, request: ReceivedRequest) -> Sequence[Say | Pause]:
-        platform = next(name for name in LONG if name in request.text)
+    def _build_long_answer(self, platform: str, *, has_second: bool) -> Sequence[Say | Pause]:
         text, cut = LONG[platform], len(LONG[platform]) // 2
-        ending = f"{text[cut:]}\n\n{SHORT}" if SECOND in request.text else text[cut:]
+        ending = f"{text[cut:]}\n\n{SHORT}" if has_second else text[cut:]
         return [
             Say(text[:cut], pieces=4, pace=0.02),
             Pause(self.may_finish[platform]),

@@ -12,10 +12,12 @@ from channels.access import AccessRules
 from channels.commands import handlers
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK, ASK_INPUT
-from chatrig.models import Pause, Say
+from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 from chatrig.slack import SlackSimulator
 from core.errors import StoreError, SurfaceError
 from core.store.schema import metadata
+from core.tools.builtin.make_file import make_file
+from core.tools.tool import to_adk_tool
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo
@@ -168,6 +170,31 @@ async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: S
         await bot.wait_for_texts(lonely, lambda texts: words.ACCESS_REVOKED in texts)
         assert sorted(row.state for row in await bot.wait_for_turns(2)) == ["cancelled", "done"]
         assert len(bot.model.requests) == 1
+
+
+@pytest.mark.parametrize("block", [True, False])
+async def test_a_running_turn_reads_no_message_of_an_author_who_lost_access(
+    slack: SlackSimulator, tmp_path: Path, *, block: bool
+) -> None:
+    may_call = asyncio.Event()
+
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
+        if request.tool_results or "look" not in request.text:
+            return echo(request)
+        return [Pause(may_call), CallTool("make_file", {"name": "a.txt", "content": "a"})]
+
+    async with run_bot(slack, tmp_path, answer, core={"tools": [to_adk_tool(make_file)]}) as bot:
+        bot.services.access_policy._rules = {"slack": AccessRules()}
+        question = await bot.mention_bot("grace", "general", "look")
+        await bot.wait_for_texts(question, lambda texts: words.PLACEHOLDER in texts)
+        await bot.mention_bot("grace", "general", "sesame", thread_ts=question.ts)
+        await wait_for_inbox_rows(bot, 2)
+        if block:
+            rule = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
+            bot.services.access_policy._rules = {"slack": rule}
+        may_call.set()
+        await bot.wait_for_turns(2 if block else 1)
+        assert any("sesame" in str(request) for request in bot.model.requests) is not block
 
 
 async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: SlackSimulator, tmp_path: Path) -> None:

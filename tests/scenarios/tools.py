@@ -38,6 +38,25 @@ async def transfer(to: str) -> None:
     await asyncio.Event().wait()
 
 
+class Gate:
+    """Signal of a call of `look_up` to the test, and of the test to the call."""
+
+    def __init__(self) -> None:
+        self.is_called = asyncio.Event()
+        self.may_return = asyncio.Event()
+
+
+#: The gate of `look_up`; each test sets its own.
+gate = Gate()
+
+
+async def look_up(topic: str) -> str:
+    """Look something up, once the test allows it."""
+    gate.is_called.set()
+    await gate.may_return.wait()
+    return f"{topic} is known"
+
+
 confirmed_pay = FunctionTool(pay, require_confirmation=True)
 confirmed_transfer = FunctionTool(transfer, require_confirmation=True)
 
