@@ -16,13 +16,13 @@ import sqlalchemy as sa
 
 from core.messages.inbox_message import InboxMessage
 from core.sessions.codec import STEERING_PREFIX
-from core.store.database import Database
+from core.store.database import Database, Rows
 from core.store.schema import human_requests, inbox, messages, sessions, turns
-from core.turns.queries import is_waiting, parse_inbox_message
+from core.store.workers.fencing import OWNS_TURN, join_owned_turn
+from core.turns.queries import is_waiting, list_readable_messages, parse_inbox_message
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from core.workers.fencing import OWNS_TURN, join_owned_turn
 
 #: The most messages that a run reads before one model call.
 MAX_MESSAGES = 20
@@ -77,22 +77,27 @@ class SteeringQueue:
 
         Raises:
             StoreError: the database cannot be used.
+            UnreadableRowError: a claimed message cannot be read.
         """
         async with self._taking:
             taken = list[SteeringMessage]()
             if self._may_have_unread:
-                taken += await self._read(_SELECT_UNREAD)
+                taken += _parse(await self._read(_SELECT_UNREAD))
                 self._may_have_unread = False
             if self._worker.take_wake(self._turn.session_id) or self._may_have_waiting:
                 waiting = await self._read(_SELECT_WAITING)
-                readable = list(takewhile(lambda found: self._may_read(found.message), waiting))
-                taken += await self._claim(readable) if readable else []
+                ids = [row.id for row in takewhile(self._may_claim, waiting)]
+                taken += await self._claim(ids) if ids else []
                 self._may_have_waiting = len(waiting) == MAX_MESSAGES
             return taken
 
-    async def _read(self, query: sa.Select[Any]) -> list[SteeringMessage]:
+    def _may_claim(self, row: sa.Row[Any]) -> bool:
+        """Return whether the run may read a waiting row; one that cannot be read waits for a turn that says so."""
+        return any(map(self._may_read, list_readable_messages([row.message])))
+
+    async def _read(self, query: sa.Select[Any]) -> Rows:
         turn = self._turn
-        rows = await self._database.run_with_retries(
+        return await self._database.run_with_retries(
             query,
             operation=f"turn {turn.id}",
             in_session=turn.session_id,
@@ -100,9 +105,8 @@ class SteeringQueue:
             author=turn.newest_message.author,
             origin=turn.origin,
         )
-        return _parse(rows)
 
-    async def _claim(self, waiting: Sequence[SteeringMessage]) -> list[SteeringMessage]:
+    async def _claim(self, ids: Sequence[int]) -> list[SteeringMessage]:
         """Give the messages that still wait to the turn, unless it was cancelled or lost; return them, oldest first."""
         turn = self._turn
         rows = await self._database.run_with_retries(
@@ -111,14 +115,14 @@ class SteeringQueue:
             **self._turn_store.fencing_token(turn).values,
             in_generation=turn.generation,
             origin=turn.origin,
-            ids=[found.id for found in waiting],
+            ids=ids,
         )
         claimed = {found.id: found for found in _parse(rows)}
-        return [claimed[found.id] for found in waiting if found.id in claimed]
+        return [claimed[id_] for id_ in ids if id_ in claimed]
 
 
-def _parse(rows: Sequence[sa.Row[Any]]) -> list[SteeringMessage]:
-    parsed = ((row.id, parse_inbox_message(row.message)) for row in rows)
+def _parse(rows: Rows) -> list[SteeringMessage]:
+    parsed = ((row.id, parse_inbox_message(row.message, row.id)) for row in rows)
     return [SteeringMessage(id_, message) for id_, message in parsed if message is not None]
 
 
