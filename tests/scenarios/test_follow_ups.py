@@ -214,6 +214,17 @@ async def test_messages_are_read_in_their_order(start: StartBot, gate: tools.Gat
         await wait_for_reactions(chat, 0)
 
 
+async def test_the_files_of_a_message_are_read_with_it(start: StartBot, gate: tools.Gate) -> None:
+    model = Model()
+    async with start(model, **TOOLS) as chat:
+        await ask_meanwhile(chat, gate)
+        await chat.say("and this", files={"list.txt": b"milk and sugar"})
+        await wait_for_reactions(chat, 1)
+        gate.may_return.set()
+        await wait_for_texts(chat, lambda texts: texts and "and this" in texts[0])
+        assert "milk and sugar" in model.requests[1][-1][1]
+
+
 async def test_a_message_of_another_person_waits(start: StartBot, gate: tools.Gate) -> None:
     model = Model()
     async with start(model, **TOOLS) as chat:
