@@ -130,7 +130,9 @@ async def test_a_turn_that_is_cancelled_before_its_first_step_begins_and_ends(
     async with run_worker(tmp_path) as bench:
         claim = bench.turns.claim
 
-        async def claim_and_cancel(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        async def claim_and_cancel(
+            limit: int, *, running: Collection[str] = (), triggered_limit: int = 0
+        ) -> list[Turn]:
             claimed = await claim(limit, running=running)
             for turn in claimed:  # the turn's task exists and has not begun
                 asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, CancelReason.STOP)
