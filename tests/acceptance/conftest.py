@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-import pytest_asyncio
 
 from bot.simulator.command import BOT_NAME
 from chatrig.discord import DiscordSimulator
@@ -171,19 +170,16 @@ class AcceptanceBot:
 
     Attributes:
         answer: the function that returns the model's answer to a request.
-        used_at: the time of the event loop at which the bot was started, or a test that shares it ended.
     """
 
     def __init__(self, program: Program, platforms: Sequence[Platform]) -> None:
         self.program = program
         self.platforms = platforms
         self.answer: Callable[[ReceivedRequest], ScriptedResponse] = _unscripted_answer
-        self.used_at = 0.0
 
     async def start(self) -> None:
         await self.program.start()
         await self.wait_until_connected()
-        self.used_at = asyncio.get_running_loop().time()
 
     async def wait_until_connected(self) -> None:
         try:
@@ -285,19 +281,6 @@ async def _start_bot(
     stack.push_async_callback(bot.program.aclose)
     await bot.start()
     return bot
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def shared_bot(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AcceptanceBot]:
-    """Yield one bot on both platforms for all scenarios of the test session.
-
-    The scenarios must not stop the bot.
-    """
-    async with AsyncExitStack() as stack:
-        slack = await stack.enter_async_context(SlackSimulator(bot_name=BOT_NAME))
-        discord = await stack.enter_async_context(DiscordSimulator(bot_name=BOT_NAME))
-        folder = tmp_path_factory.mktemp("bot")
-        yield await _start_bot(stack, fork_server, folder, [Slack(slack), Discord(discord)], {})
 
 
 @pytest.fixture

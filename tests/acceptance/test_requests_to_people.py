@@ -150,7 +150,7 @@ async def open_form(platform: Platform, conversation: BotConversation) -> None:
 
 
 async def submit_form(_: Platform, conversation: BotConversation) -> None:
-    assert await conversation.submit_form("Ada", "2", "option:1", VOUCHER)
+    await conversation.chat.fill_form("Ada", "2", "option:1", VOUCHER)
 
 
 async def see_requests(platform: Platform, conversation: BotConversation) -> None:
@@ -166,7 +166,7 @@ async def answer_tool(platform: Platform, conversation: BotConversation) -> None
     await wait_for_state(platform, conversation, buttons=words.ANSWER, marks=3)
     assert await conversation.press(words.ANSWER)
     await conversation.wait_for_form()
-    assert await conversation.submit_form("It fits.")
+    await conversation.chat.fill_form("It fits.")
 
 
 async def see_beginning(platform: Platform, conversation: BotConversation) -> None:

@@ -182,30 +182,6 @@ async def test_unreadable_rows_end_in_one_error_message_each_and_block_no_other(
     await bot.run_on_all_platforms(check_answers)
 
 
-async def test_the_next_process_answers_the_turns_of_a_killed_process(start: StartBot) -> None:
-    bot = await start()
-    bot.answer = lambda _request: [Say("Beginning"), Pause(60.0)]
-    conversations = start_conversations(bot)
-
-    async def send_messages(platform: Platform) -> None:
-        await conversations[platform].say("first")
-        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("Beginning"))
-        for text in ("second", "third"):
-            await conversations[platform].say(text)
-        await platform.wait_for(lambda: conversations[platform].count_reactions() == 2)
-
-    async def check_answers(platform: Platform) -> None:
-        conversation = conversations[platform]
-        await platform.wait_for(lambda: [r.text for r in conversation.replies()] == ["The first.", "Second and third."])
-
-    await bot.run_on_all_platforms(send_messages)
-    await bot.program.stop(signal.SIGKILL)
-    await bot.wait_until_disconnected()
-    bot.answer = first_and_others
-    await bot.start()
-    await bot.run_on_all_platforms(check_answers)
-
-
 async def test_the_next_process_sends_thoughts_back_with_a_result(start: StartBot) -> None:
     bot = await start()
     call = {"index": 0, "id": "c1", "function": {"name": "current_time", "arguments": "{}"}}
@@ -238,19 +214,6 @@ async def test_the_next_process_sends_thoughts_back_with_a_result(start: StartBo
     await bot.start()
     await bot.run_on_all_platforms(check_answer)
     assert results == [False, False, True, True]  # the next process calls no tool again
-
-
-def first_and_others(request: ReceivedRequest) -> ScriptedResponse:
-    """Answer "first" alone, and then "second" and "third" together.
-
-    Any other history of the request is quoted in the answer.
-    """
-    questions = [text for role, text in request.messages if role == "user"]
-    if len(questions) == 1 and "first" in questions[0]:
-        return "The first."
-    if len(questions) == 2 and questions[1].index("second") < questions[1].index("third"):
-        return "Second and third."
-    return f"What? {questions}"
 
 
 @pytest.mark.parametrize(

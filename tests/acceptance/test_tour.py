@@ -48,7 +48,7 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
         await take_step(bot, platform, conversation, form, "What shall the tasting be like?")
         assert await conversation.press("Answer")
         await conversation.wait_for_form()
-        assert await conversation.submit_form("Ada", "12", "option:1")
+        await conversation.chat.fill_form("Ada", "12", "option:1")
         await platform.wait_for(
             lambda: "**Friday**, 12 guests of Ada, with Harbour Blend." in conversation.replies()[-1].text
         )

@@ -1,12 +1,11 @@
 """Features of ADK (workflows, sub-agents, requests) in a user's own agent."""
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import Any
 
 from channels.i18n import messages as words
-from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
+from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedResponse
 from core.tools.results import MAX_RESULT_CHARACTERS
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
@@ -270,49 +269,3 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
     await bot.start()
     await bot.run_on_all_platforms(answer_question)
     assert await bot.program.stop() == 0
-
-
-FITTING = """
-from google.adk.agents import LlmAgent
-from google.adk.tools.get_user_choice_tool import get_user_choice_tool
-
-root_agent = LlmAgent(name="fitter", tools=[get_user_choice_tool])
-"""
-
-
-async def test_a_question_outlives_a_kill_before_and_after_its_answer(start: StartBot, tmp_path: Path) -> None:
-    (tmp_path / "fitter").mkdir()
-    (tmp_path / "fitter" / "agent.py").write_text(FITTING)
-    bot = await start(AGENT=str(tmp_path / "fitter"))
-    conversations = {platform: platform.start_conversation() for platform in bot.platforms}
-
-    def choose(request: ReceivedRequest) -> ScriptedResponse:
-        if request.tool_results:
-            return [Say("Packing "), Pause(60.0)]
-        return CallTool("get_user_choice", {"options": ["S", "M"]}, id="c1")
-
-    async def ask(platform: Platform) -> None:
-        await conversations[platform].say("a shirt")
-        await platform.wait_for(lambda: len(conversations[platform].replies()) == 2)
-        await platform.wait_for(lambda: conversations[platform].button_labels() == ["S", "M"])
-
-    async def answer(platform: Platform) -> None:
-        assert await conversations[platform].press("M")
-        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("Packing"))
-
-    async def check(platform: Platform) -> None:
-        await bot.wait_for_reply(platform, conversations[platform], lambda text: text == "M it is.")
-        await platform.wait_for(lambda: "✅" in conversations[platform].replies()[1].text)
-        assert len(conversations[platform].replies()) == 3
-
-    bot.answer = choose
-    await bot.run_on_all_platforms(ask)
-    await bot.program.stop(signal.SIGKILL)
-    await bot.wait_until_disconnected()
-    await bot.start()
-    await bot.run_on_all_platforms(answer)
-    await bot.program.stop(signal.SIGKILL)
-    await bot.wait_until_disconnected()
-    bot.answer = lambda request: f"{'M' if 'M' in str(request.tool_results[0].content) else 'S'} it is."
-    await bot.start()
-    await bot.run_on_all_platforms(check)

@@ -95,6 +95,9 @@ class Chat(Protocol):
     def hold_private_message(self) -> None:
         """Let the next message of the bot that only one user sees take longer than any test."""
 
+    def list_bot_messages(self) -> list[Any]:
+        """Return the bot's messages in the channel, private ones too."""
+
     def list_replies(self) -> list[Any]:
         """Return the bot's public messages without those of only a file."""
 
@@ -184,13 +187,13 @@ class SlackChat:
         self.simulator.faults.delay(("chat.postEphemeral", "response_url"), HELD_SECONDS)
 
     def list_replies(self) -> list[SlackMessage]:
-        return [m for m in self._list_bot_messages() if m.ephemeral_to is None and not m.files]
+        return [m for m in self.list_bot_messages() if m.ephemeral_to is None and not m.files]
 
     def list_files(self) -> list[tuple[str, bytes]]:
-        return [(file.name, file.data) for message in self._list_bot_messages() for file in message.files]
+        return [(file.name, file.data) for message in self.list_bot_messages() for file in message.files]
 
     def list_private_messages(self, user: str = "ada") -> list[str]:
-        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.simulator.people[user].id]
+        return [m.text for m in self.list_bot_messages() if m.ephemeral_to == self.simulator.people[user].id]
 
     def list_versions(self) -> list[list[str]]:
         return [[version.text for version in message.versions] for message in self.list_replies()]
@@ -198,7 +201,7 @@ class SlackChat:
     def count_reactions(self) -> int:
         return sum(len(m.reactions) for m in self.simulator.messages(self.channel))
 
-    def _list_bot_messages(self) -> list[SlackMessage]:
+    def list_bot_messages(self) -> list[SlackMessage]:
         return [m for m in self.simulator.messages(self.channel) if m.user == self.simulator.bot_user_id]
 
 
@@ -273,13 +276,13 @@ class DiscordChat:
         self.simulator.faults.delay("PATCH /webhooks/{application}/{token}/messages/{message}", HELD_SECONDS)
 
     def list_replies(self) -> list[DiscordMessage]:
-        return [m for m in self._list_bot_messages() if m.ephemeral_to is None and (m.text or m.buttons)]
+        return [m for m in self.list_bot_messages() if m.ephemeral_to is None and (m.text or m.buttons)]
 
     def list_files(self) -> list[tuple[str, bytes]]:
-        return [(file.name, file.data) for message in self._list_bot_messages() for file in message.content.attachments]
+        return [(file.name, file.data) for message in self.list_bot_messages() for file in message.content.attachments]
 
     def list_private_messages(self, user: str = "ada") -> list[str]:
-        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.simulator.people[user]]
+        return [m.text for m in self.list_bot_messages() if m.ephemeral_to == self.simulator.people[user]]
 
     def list_versions(self) -> list[list[str]]:
         return [[version.text for version in message.versions] for message in self.list_replies()]
@@ -287,7 +290,7 @@ class DiscordChat:
     def count_reactions(self) -> int:
         return sum(len(m.reactions) for m in self.simulator.messages(self.place))
 
-    def _list_bot_messages(self) -> list[DiscordMessage]:
+    def list_bot_messages(self) -> list[DiscordMessage]:
         return [m for m in self.simulator.messages(self.place) if m.author.id == self.simulator.bot_id]
 
 

@@ -4,8 +4,10 @@ import asyncio
 import re
 from itertools import pairwise
 
+import pytest
+
 from channels.i18n import messages as words
-from chatrig.models import Fail, Pause, Say
+from chatrig.models import CallTool, Fail, Pause, ReceivedRequest, Say, ScriptedResponse
 from core.errors import ProviderRequestError
 from tests.scenarios.chat import (
     list_buttons,
@@ -105,3 +107,34 @@ async def test_an_error_of_the_model_is_one_sentence_and_the_next_question_is_an
         await chat.simulator.wait_for(lambda: words.RETRY in list_buttons(chat)[0])
         await chat.say("again")
         await wait_for_texts(chat, lambda texts: texts[1:] == ["Fine again."])
+
+
+async def test_an_answer_in_steps_shows_each_step_once(start: StartBot) -> None:
+    steps = [f"Step {number}: " + " ".join(f"w{number}.{word}" for word in range(66)) for number in (1, 2, 3)]
+
+    def work(request: ReceivedRequest) -> ScriptedResponse:
+        done = len(request.tool_results)
+        step = Say(steps[done], pieces=67, pace=0.01)
+        return [step, CallTool("current_time", {"timezone": "UTC"}, id=f"c{done}")] if done < 2 else [step]
+
+    async with start(work) as chat:
+        await chat.say("work")
+        await wait_for_answers(chat, "\n\n".join(steps))
+
+
+@pytest.mark.parametrize(
+    ("text", "files"),
+    [
+        ("", {"cat.png": b"a cat"}),
+        ("x" * 1_990, {}),
+        ("nul \0 byte", {}),
+        ("half a pair \ud83d here", {}),
+        ("&lt;b&gt; <https://example.com|link> <!here> @everyone", {}),
+    ],
+    ids=["only a file", "long", "nul", "half a surrogate pair", "marks"],
+)
+async def test_every_text_gets_an_answer(start: StartBot, text: str, files: dict[str, bytes]) -> None:
+    async with start("An answer.") as chat:
+        await chat.open_dm()
+        await chat.say(text, mentions_bot=False, files=files)
+        await wait_for_answers(chat, "An answer.")
