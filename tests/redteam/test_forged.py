@@ -135,15 +135,20 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
         assert await list_rows(bot) == before
 
 
-@pytest.mark.parametrize("command", ["reset", "export", "model", "info", "stop"])
+@pytest.mark.parametrize(
+    "command", ["reset", "export", "export json", "export ../..", "model", "info", "stop", "forget", "nothing"]
+)
 async def test_a_session_of_another_channel_cannot_be_chosen(
     slack: SlackSimulator, tmp_path: Path, command: str
 ) -> None:
     async with run_bot(slack, tmp_path, "well") as bot:
         dm_message = await slack.post_message("ada", slack.open_dm("ada"), "my secret")
-        await bot.wait_for_turns(1)
+        own_message = await bot.mention_bot("grace", "random", "one")
+        await bot.wait_for_turns(2)
         before = await list_rows(bot)
-        session = f"slack:{slack.team_id}:{dm_message.channel.id}:{dm_message.ts}"
+        session, own_session = (
+            f"slack:{slack.team_id}:{message.channel.id}:{message.ts}" for message in (dm_message, own_message)
+        )
         body = {
             "type": "block_actions",
             "team": {"id": slack.team_id},
@@ -153,7 +158,8 @@ async def test_a_session_of_another_channel_cannot_be_chosen(
             "response_url": "http://127.0.0.1:9/",
         }
         calls = len(slack.calls)
-        for forged in (session, f"{session}/../", f"slack:{slack.team_id}:{slack.channels['general'].id}"):
+        general = f"slack:{slack.team_id}:{slack.channels['general'].id}"
+        for forged in (session, f"{session}/../", own_session, general, ""):
             actions = [{"action_id": f"pick:{command}:{forged}"}]
             assert await bot.dispatch({**body, "actions": actions}) == 200
         assert await list_rows(bot) == before

@@ -49,31 +49,6 @@ async def run_export_command(slack: SlackSimulator, user: str, channel: str, tex
     return message.text
 
 
-async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with slack_running(slack, tmp_path, "the secret is 7") as bot:
-        secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
-        await bot.wait_for_turns(1)
-        other = await bot.mention_bot("ada", "random", "one")
-        await bot.wait_for_turns(2)
-        body = {
-            "type": "block_actions",
-            "team": {"id": slack.team_id},
-            "channel": {"id": slack.channels["general"].id},
-            "user": {"id": slack.people["ada"].id},
-            "trigger_id": "1.2.3",
-            "response_url": "",
-        }
-        team = slack.team_id
-        for action in ("export", "export json", "export ../..", "reset", "forget"):
-            for message in (secret, other):
-                actions = [{"action_id": f"pick:{action}:slack:{team}:{message.channel.id}:{message.ts}"}]
-                assert await bot.dispatch({**body, "actions": actions}) == 200
-        everything = [message for channel in slack.channels.values() for message in slack.messages(channel)]
-        assert not any(message.files for message in everything)
-        assert not any("secret is 7" in message.text for message in everything)
-        assert "reset" not in {row.outcome for row in await bot.list_inbox_messages()}
-
-
 async def test_an_argument_of_slacks_export_command_selects_no_session(slack: SlackSimulator, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
