@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from channels.i18n import messages as words
 from channels.rate_limits import retries as calls
 from channels.turns import error_messages
-from chatrig.models import DropConnection, Fail, Pause, Say, Stall
+from chatrig.models import Fail, Pause, Say
 from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime
 from core.errors import StoreError
@@ -64,35 +64,6 @@ async def get_outcome(bot: WiredSlackBot) -> Any:
     return row
 
 
-async def test_an_answer_is_stored_and_shown(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, Say("It is forty-two.", pieces=4)) as bot:
-        question = await ask(bot)
-        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "It is forty-two."])
-        row = await get_outcome(bot)
-        assert (row.state, row.text, row.error) == ("done", "It is forty-two.", None)
-        assert row.usage["output"] == 5
-        assert row.chunks == [bot.list_thread(question)[1].ts]
-
-
-async def test_a_long_answer_takes_several_messages(slack: SlackSimulator, tmp_path: Path) -> None:
-    text = "A sentence of some words. " * 300
-    async with run_bot(slack, tmp_path, text) as bot:
-        question = await ask(bot)
-        row = await get_outcome(bot)
-        assert row.state == "done"
-        assert len(row.chunks) == 3
-        assert " ".join(bot.list_texts(question)[1:]) == text.strip()
-
-
-@pytest.mark.parametrize("nothing", ["", "  \n"])
-async def test_an_empty_answer_is_named_as_empty(slack: SlackSimulator, tmp_path: Path, nothing: str) -> None:
-    async with run_bot(slack, tmp_path, nothing) as bot:
-        question = await ask(bot)
-        row = await get_outcome(bot)
-        assert bot.list_texts(question)[1:] == [words.NO_ANSWER]
-        assert row.state == "done"
-
-
 @pytest.mark.parametrize(
     ("failure", "sentence"),
     [
@@ -119,15 +90,6 @@ async def test_a_model_error_ends_in_one_sentence_with_the_turn_id(
         assert "sk-" not in everything
 
 
-async def test_an_interrupted_model_keeps_its_text_with_an_apology_below(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), DropConnection()]) as bot:
-        question = await ask(bot)
-        row = await get_outcome(bot)
-        (text,) = bot.list_texts(question)[1:]
-        assert text.startswith("Once upon a time\n\n⚠️ ")
-        assert row.id in text
-
-
 async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
     slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,15 +107,6 @@ async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
         assert SECRET not in caplog.text
 
 
-async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Say("Well"), Stall()], time_limit=1.5) as bot:
-        question = await ask(bot)
-        row = await get_outcome(bot)
-        assert bot.list_texts(question)[1:] == ["Well\n\n" + words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)]
-        assert (row.state, row.error) == ("failed", "time limit")
-        await bot.model.wait_for_disconnects()
-
-
 async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSimulator, tmp_path: Path) -> None:
     two = [Say("Once"), Pause(0.5), Say(" upon a time.")]
     async with run_bot(slack, tmp_path, two, "That was one.") as bot:
@@ -166,46 +119,6 @@ async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSim
         assert [turn.state for turn in await bot.wait_for_turns(2)] == ["done", "done"]
         prompts = [message["content"] for message in bot.model.requests[-1]["messages"]]
         assert prompts[-3:] == ["two", "Once upon a time.", "one"]
-
-
-async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(
-    slack: SlackSimulator, tmp_path: Path
-) -> None:
-    async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
-        (message,) = await bot.list_inbox_messages()
-        await bot.inbox.reset_session(inbound("reset", session=message.session))
-        (row,) = await bot.wait_for_turns(1)
-        assert (row.state, row.text, row.error) == ("cancelled", None, "reset")
-        assert bot.list_texts(question)[1].count("Stopped") == 1
-        session = await bot.answerer._runtime.sessions.get_session(
-            app_name="parley", user_id=message.place, session_id=message.session
-        )
-        assert session is not None
-        assert session.events == []
-
-
-async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Say("the answer"), Pause(60)], "anew") as bot:
-        slack.faults.delay("chat.update", 0.3)
-        question = await ask(bot)
-        await slack.wait_for(lambda: any(call.method == "chat.update" for call in slack.calls))
-        (message,) = await bot.list_inbox_messages()
-        await bot.inbox.reset_session(inbound("reset", session=message.session))
-        (row,) = await bot.wait_for_turns(1)
-        assert (row.state, row.text) == ("cancelled", None)
-        await slack.post_message("ada", question.channel, "hello again", thread_ts=question.ts)
-        await bot.wait_for_texts(question, lambda texts: texts[-1] == "anew")
-
-
-async def test_a_shutdown_during_an_answer_shows_a_notice_and_keeps_the_turn(
-    slack: SlackSimulator, tmp_path: Path
-) -> None:
-    async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
-        await bot.adapter.stop()
-        await bot.worker.stop(0.5)
-        (row,) = await bot.list_turns()
-        assert bot.list_texts(question)[1:] == [f"Once\n\n{words.RESTARTING}"]
-        assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
 
 async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(
@@ -232,30 +145,6 @@ async def test_a_shutdown_with_an_unreachable_platform_releases_the_turn_silentl
         (row,) = await bot.list_turns()
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
         slack.faults.clear()
-
-
-async def test_a_shutdown_lets_an_answer_finish_in_time(slack: SlackSimulator, tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-    async with run_bot(slack, tmp_path, [Say("Once"), Pause(go_on), Say(" upon a time.")]) as bot:
-        question = await ask(bot)
-        await bot.wait_for_texts(question, lambda texts: "Once" in texts)
-        stopping = asyncio.create_task(bot.worker.stop(5))
-        go_on.set()
-        await stopping
-        assert bot.list_texts(question)[1:] == ["Once upon a time."]
-
-
-async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_the_reason(
-    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with run_bot(slack, tmp_path, "the answer", "another") as bot:
-        slack.faults.fail("chat.postMessage", error="channel_not_found")
-        question = await ask(bot)
-        row = await get_outcome(bot)
-        assert (row.state, row.error) == ("failed", "RefusedError: chat.postMessage: channel_not_found")
-        assert "cannot be shown" in caplog.text
-        await slack.post_message("ada", question.channel, "again", thread_ts=question.ts)
-        await bot.wait_for_texts(question, lambda texts: texts[-1] == "another")
 
 
 async def test_a_transient_database_error_is_retried(
@@ -430,13 +319,6 @@ async def test_a_shutdown_releases_a_turn_after_a_database_error(
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
 
-async def test_a_reset_between_two_processes_is_shown(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
-        await bot.restart_worker(cancel_reason="reset")
-        assert (await get_outcome(bot)).state == "cancelled"
-        assert bot.list_texts(question)[1:] == [words.STOPPED_BY_RESET]
-
-
 async def test_a_stop_through_another_worker_ends_the_answer_with_a_notice(
     slack: SlackSimulator, tmp_path: Path
 ) -> None:
@@ -449,10 +331,6 @@ async def test_a_stop_through_another_worker_ends_the_answer_with_a_notice(
         assert bot.list_texts(question)[1:] == [f"Once\n\n{words.STOPPED}"]
         await slack.post_message("ada", question.channel, "go on", thread_ts=question.ts)
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "And now?")
-
-
-async def crash(*_: Any, **__: Any) -> None:
-    raise StoreError("the process died here")
 
 
 async def test_a_turn_of_a_channel_that_is_no_longer_configured_is_ended(slack: SlackSimulator, tmp_path: Path) -> None:

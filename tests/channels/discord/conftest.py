@@ -30,7 +30,7 @@ from chatrig.discord.shapes import SHAPES, find_request_errors
 from chatrig.discord.state.permissions import PERMISSIONS
 from core.messages.inbox_message import InboxOutcome, ReplyWithoutMention
 from core.sessions.prompt_text import QUOTE_END
-from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core, wait_until
+from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, echo, run_core, wait_until
 
 __all__ = ["wait_until"]
 
@@ -232,3 +232,10 @@ async def has_ignored_messages(bot: WiredDiscordBot) -> bool:
 async def _list_accepted(bot: WiredDiscordBot) -> list[Any]:
     """Return the messages without commands, which may be answered before their rows have ended."""
     return [message for message in await bot.list_inbox_messages() if message.outcome != InboxOutcome.COMMAND]
+
+
+@pytest.fixture
+async def bot(server: DiscordSimulator, tmp_path: Path) -> AsyncIterator[WiredDiscordBot]:
+    """Yield a bot that answers each question with its text: see `echo`."""
+    async with run_bot(server, tmp_path, echo) as bot:
+        yield bot

@@ -18,44 +18,28 @@ from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.usage.user_rate_limits import RateLimitDenial
-from tests.channels.discord.conftest import PATCH, POST, create_settings, run_bot, run_discord, wait_until
+from tests.channels.discord.conftest import PATCH, WiredDiscordBot, create_settings, run_bot, run_discord, wait_until
 from tests.channels.wiring import BACKFILL_LIMITS, echo
 from tests.fixtures.inbox_messages import inbound
-
-REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
-
 
 # Order and duplicates
 
 
 async def test_a_message_that_two_connections_receive_is_answered_once(
-    server: DiscordSimulator, tmp_path: Path
+    server: DiscordSimulator, bot: WiredDiscordBot
 ) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        platform = DiscordPlatform(create_settings(server))
-        other = DiscordAdapter(platform, bot.services, bot.watermarks, BACKFILL_LIMITS, bot.shard_assignment)
-        await other.start()
-        try:
-            assert len(server.sessions) == 2
-            await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
-            await bot.wait_for_replies(await bot.mention_bot("ada", "general", "two"), "heard: Ada Lovelace: two")
-        finally:
-            await other.stop()
-            await platform.aclose()
-        assert len(await bot.list_inbox_messages()) == 2
-        assert len(bot.list_bot_messages("general")) == 2
-
-
-async def test_a_queued_reaction_that_fails_delays_nothing(server: DiscordSimulator, tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-    server.faults.fail(REACT, status=403, code=50013)
-    async with run_bot(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
-        await bot.mention_bot("ada", "general", "one")
-        await server.wait_for(lambda: bot.list_calls(POST))
-        second = await bot.mention_bot("grace", "general", "two")
-        await server.wait_for(lambda: bot.list_calls(REACT))
-        go_on.set()
-        await bot.wait_for_replies(second, "two!")
+    platform = DiscordPlatform(create_settings(server))
+    other = DiscordAdapter(platform, bot.services, bot.watermarks, BACKFILL_LIMITS, bot.shard_assignment)
+    await other.start()
+    try:
+        assert len(server.sessions) == 2
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "two"), "heard: Ada Lovelace: two")
+    finally:
+        await other.stop()
+        await platform.aclose()
+    assert len(await bot.list_inbox_messages()) == 2
+    assert len(bot.list_bot_messages("general")) == 2
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -96,20 +80,6 @@ def fail_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.01))
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.01))
     monkeypatch.setattr(InboxStore, "accept", fail_at_first)
-
-
-async def test_a_message_is_answered_once_when_the_database_recovers(
-    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_inbox(monkeypatch, 20)
-    async with run_bot(server, tmp_path, echo) as bot:
-        first, second = (
-            await bot.mention_bot("ada", "general", "hello"),
-            await bot.mention_bot("ada", "random", "hi"),
-        )
-        await bot.wait_for_replies(first, "heard: Ada Lovelace: hello")
-        await bot.wait_for_replies(second, "heard: Ada Lovelace: hi")
-        assert len(await bot.wait_for_turns(2)) == 2
 
 
 async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answers(
@@ -182,19 +152,6 @@ async def test_a_stop_with_a_lost_close_leaves_the_bot_invisible(
         (session,) = server.sessions
     assert session.close_code == 4000
     assert not server.is_online
-
-
-async def test_a_new_gateway_session_repeats_nothing(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
-        for number in (2, 3):
-            await server.invalidate_sessions()
-            sessions = server.sessions
-            await server.wait_for(lambda: len(sessions) == number and server.connection_count)  # noqa: B023 (at once)
-        question = await bot.mention_bot("ada", "general", "two")
-        await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
-        assert len(bot.list_calls("PUT /applications/{application}/commands")) == 1
-        assert len(await bot.list_inbox_messages()) == 2
 
 
 async def test_a_stop_does_not_wait_for_an_unresponsive_discord(

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from channels.access import AccessRules
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandHandler
-from channels.commands.presses import PressHandler
 from channels.commands.syntax import CommandName
 from channels.discord.interactions.handler import DiscordIntakeHandler
 from channels.i18n import messages as words
@@ -77,31 +76,6 @@ async def test_the_next_process_runs_an_acknowledged_command_once(
         assert await chat.bot.services.conversations.get_model(session) == MODEL
     giving.cancel()
     await asyncio.wait([giving])
-
-
-async def test_the_next_process_runs_an_acknowledged_press_once(
-    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started, press = asyncio.Event(), PressHandler.handle
-
-    async def start_and_hang(*_: Any, **__: Any) -> Any:
-        started.set()
-        await asyncio.Event().wait()
-
-    async with run_conversation(simulator, tmp_path, "one") as chat:
-        await chat.say("hello")
-        await wait_for_answer(chat, "one")
-        await chat.bot.wait_for_turns(1)
-        monkeypatch.setattr(PressHandler, "handle", start_and_hang)
-        pressing = asyncio.create_task(chat.press(words.REGENERATE))
-        await asyncio.wait_for(started.wait(), 30)
-    pressing.cancel()
-    await asyncio.wait([pressing])
-    monkeypatch.setattr(PressHandler, "handle", press)
-    async with run_conversation(simulator, tmp_path, "two") as chat:
-        await wait_for_answer(chat, "two")
-        await wait_until_processed(chat.bot)
-        assert len(await chat.bot.wait_for_turns(2)) == 2
 
 
 async def test_the_author_is_told_when_a_worker_died_before_resolving_them(

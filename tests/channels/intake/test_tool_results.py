@@ -1,5 +1,6 @@
 """Tool results on their way to the model, through both platforms' clients."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ RESULTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", RESULTS)
-async def test_a_result_reaches_the_model_as_the_tool_returned_it(simulator: Any, tmp_path: Path, name: str) -> None:
+async def get_results(simulator: Any, folder: Path, look: Callable[[], Any]) -> tuple[list[Any], str]:
+    """Return the results of the tool `look`, and the messages of the model's next turn."""
     received = list[Any]()
 
     def answer(request: ReceivedRequest) -> ScriptedResponse:
@@ -31,16 +32,21 @@ async def test_a_result_reaches_the_model_as_the_tool_returned_it(simulator: Any
         received.extend(results)
         return "Seen." if results or received else CallTool("look", {}, id="c1")
 
-    def look() -> dict[str, Any]:
-        """Look."""
-        return RESULTS[name]  # type: ignore[no-any-return]
-
-    async with run_conversation(simulator, tmp_path, answer, core={"tools": [look]}) as chat:
+    async with run_conversation(simulator, folder, answer, core={"tools": [look]}) as chat:
         await chat.say("look")
         await wait_for_answer(chat, "Seen.")
         await chat.say("and now?")
         await wait_for_answer(chat, "Seen.", "Seen.")
-        history = str(chat.bot.model.requests[-1])
+        return received, str(chat.bot.model.requests[-1])
+
+
+@pytest.mark.parametrize("name", RESULTS)
+async def test_a_result_reaches_the_model_as_the_tool_returned_it(simulator: Any, tmp_path: Path, name: str) -> None:
+    def look() -> dict[str, Any]:
+        """Look."""
+        return RESULTS[name]  # type: ignore[no-any-return]
+
+    received, history = await get_results(simulator, tmp_path, look)
     assert received == [RESULTS[name]]
     assert "[redacted]" not in history
 
@@ -59,34 +65,21 @@ async def test_known_secrets_and_vendor_keys_in_a_result_are_masked(
 ) -> None:
     monkeypatch.setattr(secret_redaction, "_known", set(secret_redaction._known))
     secret_redaction.add_secret("correct horse")
-    received = list[Any]()
-
-    def answer(request: ReceivedRequest) -> ScriptedResponse:
-        received.extend(result.content for result in request.tool_results)
-        return "Seen." if received else CallTool("look", {}, id="c1")
 
     def look() -> dict[str, Any]:
         """Look."""
         return {"note": "it is correct horse", "env": "A=sk-abcdefghijklmnop B=xoxb-12345-abc", "url": LINK}
 
-    async with run_conversation(simulator, tmp_path, answer, core={"tools": [look]}) as chat:
-        await chat.say("look")
-        await wait_for_answer(chat, "Seen.")
-    assert received == [{"note": "it is [redacted]", "env": "A=[redacted] B=[redacted]", "url": LINK}]
+    masked = {"note": "it is [redacted]", "env": "A=[redacted] B=[redacted]", "url": LINK}
+    received, _ = await get_results(simulator, tmp_path, look)
+    assert received == [masked]
 
 
 async def test_the_error_of_a_tool_keeps_its_link(simulator: Any, tmp_path: Path) -> None:
-    received = list[Any]()
-
-    def answer(request: ReceivedRequest) -> ScriptedResponse:
-        received.extend(result.content for result in request.tool_results)
-        return "Seen." if received else CallTool("look", {}, id="c1")
-
     def look() -> None:
         """Look."""
         raise ValueError(f"no nextPageToken='CAUQAA' at {LINK}")
 
-    async with run_conversation(simulator, tmp_path, answer, core={"tools": [look]}) as chat:
-        await chat.say("look")
-        await wait_for_answer(chat, "Seen.")
-    assert received == [{"error": f"look failed: ValueError: no nextPageToken='CAUQAA' at {LINK}"}]
+    error = f"look failed: ValueError: no nextPageToken='CAUQAA' at {LINK}"
+    received, _ = await get_results(simulator, tmp_path, look)
+    assert received == [{"error": error}]

@@ -11,7 +11,7 @@ from google.genai import types
 from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
 from channels.slack.replies.surface import SlackSurface
-from chatrig.models import CallTool, Fail
+from chatrig.models import CallTool
 from core.store.schema import artifacts
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
@@ -117,15 +117,3 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
         assert (await wait_for_turns(chat))[0].state == "done"
         assert sorted(chat.list_files()) == sorted(MADE[:2])
         assert list_texts(chat) == ["Here you are."]
-
-
-async def test_a_retried_turn_posts_its_files(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as chat:
-        await chat.say("draw")
-        await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
-        await chat.simulator.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.list_replies()))
-        assert not chat.list_files()
-        await chat.press(words.RETRY)
-        await wait_for_answer(chat, "Here you are.")
-        await wait_for_turns(chat, 2)
-        assert sorted(chat.list_files()) == sorted(MADE[:2])

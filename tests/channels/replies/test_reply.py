@@ -26,19 +26,6 @@ def create_reply(board: MemorySurface, **kwargs: Any) -> Reply:
     return Reply(board, save_ids=board.save_ids, **kwargs)
 
 
-async def test_shown_text_is_not_sent_again(surface: MemorySurface) -> None:
-    async with create_reply(surface) as reply:
-        reply.feed("Well.")
-        await surface.wait_for_condition(lambda: surface.texts == ["Well."] and not surface.in_flight)
-        texts = len(surface.calls)
-        reply.replace("Well.")
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert len(surface.calls) == texts
-        await reply.close("Well.")
-    assert len(surface.calls) == texts
-
-
 async def test_a_placeholder_is_posted_first_and_then_replaced(surface: MemorySurface) -> None:
     async with create_reply(surface) as reply:
         await surface.wait_for_condition(lambda: surface.texts == [PLACEHOLDER])
@@ -192,39 +179,12 @@ async def test_a_silent_model_is_shown_with_its_duration(
         await reply.close("So.")
 
 
-async def test_close_shows_the_complete_text_despite_dropped_ticks(surface: MemorySurface) -> None:
-    surface.dropped = 1000
-    async with create_reply(surface) as reply:
-        for _ in range(10):
-            reply.feed("word " * 10)
-            await asyncio.sleep(0)
-        await reply.close("word " * 100)
-    assert len(surface.texts) > 3
-    assert "".join(text + " " for text in surface.texts) == "word " * 100
-
-
-async def test_extra_messages_are_deleted(surface: MemorySurface) -> None:
-    async with create_reply(surface) as reply:
-        reply.feed("word " * 100)
-        await surface.wait_for_condition(lambda: len(surface.texts) > 3)
-        await reply.close("Short.")
-    assert surface.texts == ["Short."]
-    assert [line for line in surface.log if line.startswith("save")][-1] == "save m0"
-
-
 async def test_each_id_is_stored_before_the_next_message_is_posted(surface: MemorySurface) -> None:
     async with create_reply(surface) as reply:
         await reply.close("word " * 50)
     posts = [line.removeprefix("post ") for line in surface.log if line.startswith("post")]
     expected = [line for n, id_ in enumerate(posts) for line in (f"post {id_}", f"save {' '.join(posts[: n + 1])}")]
     assert [line for line in surface.log if line != "reaction removed"] == expected
-
-
-async def test_existing_messages_are_edited(surface: MemorySurface) -> None:
-    surface.messages = {"a": "half an ans", "b": "left over"}
-    async with create_reply(surface, known_ids=("a", "b")) as reply:
-        await reply.close("The answer.")
-    assert surface.messages == {"a": "The answer."}
 
 
 async def test_a_status_is_shown_under_the_text_until_more_text_arrives(surface: MemorySurface) -> None:
@@ -237,15 +197,6 @@ async def test_a_status_is_shown_under_the_text_until_more_text_arrives(surface:
         await surface.wait_for_condition(lambda: surface.texts == ["So far\n\nUsing another"])
         await reply.close("So far, so good.")
     assert surface.texts == ["So far, so good."]
-
-
-async def test_a_replaced_text_is_shown(surface: MemorySurface) -> None:
-    async with create_reply(surface) as reply:
-        reply.feed("secret")
-        await surface.wait_for_condition(lambda: surface.texts == ["secret"])
-        reply.replace("redacted")
-        await surface.wait_for_condition(lambda: surface.texts == ["redacted"])
-        await reply.close(reply.text)
 
 
 async def test_close_raises_the_error_of_the_surface(surface: MemorySurface) -> None:
@@ -403,14 +354,6 @@ async def test_a_reply_stops_when_another_worker_owns_its_turn(surface: MemorySu
         with pytest.raises(TurnLostError):
             await reply.close("late")
     assert surface.texts == ["mine"]
-
-
-async def test_a_released_reply_has_no_call_in_flight(surface: MemorySurface) -> None:
-    async with create_reply(surface) as reply:
-        await surface.wait_for_condition(lambda: surface.in_flight)
-        await reply.abandon()
-        assert not surface.in_flight
-        assert surface.log[-1] == "reaction removed"
 
 
 async def test_growing_and_ended_replies_have_their_own_buttons(surface: MemorySurface) -> None:

@@ -25,7 +25,7 @@ from chatrig.slack import SlackMessage, SlackSimulator
 from core.messages.inbox_message import ReplyWithoutMention
 from core.privacy.vault import Vault
 from core.store.database import Database
-from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core
+from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, echo, run_core
 
 #: Key that encrypts the tokens of several workspaces.
 SECRET_KEY = "a key of thirty-two characters..."
@@ -162,3 +162,10 @@ async def run_bot(
             await bot.worker.stop(stop_timeout)
             await asyncio.wait_for(worker_task, 30)
             await core_parts.platform.aclose()
+
+
+@pytest.fixture
+async def bot(slack: SlackSimulator, tmp_path: Path) -> AsyncIterator[WiredSlackBot]:
+    """Yield a bot that answers each question with its text: see `echo`."""
+    async with run_bot(slack, tmp_path, echo) as bot:
+        yield bot

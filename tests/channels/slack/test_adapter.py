@@ -10,7 +10,7 @@ from chatrig.models import Pause, Say
 from chatrig.slack import SlackSimulator
 from core.errors import SettingsError, StoreError
 from core.inbox.store import InboxStore
-from tests.channels.slack.conftest import BOTH_MODES, run_bot
+from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
 from tests.channels.wiring import echo
 
 
@@ -21,18 +21,17 @@ def is_acknowledged(slack: SlackSimulator) -> bool:
 
 @BOTH_MODES
 async def test_a_mention_is_answered_in_its_thread_and_named_in_the_prompt(
-    slack: SlackSimulator, tmp_path: Path
+    slack: SlackSimulator, bot: WiredSlackBot
 ) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "ask <@" + slack.people["grace"].id + "> &amp; me")
-        texts = await bot.wait_for_texts(question, lambda texts: "heard: ada: ask @grace & me" in texts)
-        assert len(texts) == 2
-        await slack.wait_for(lambda: is_acknowledged(slack))
-        (row,) = await bot.wait_for_turns(1)
-        assert (row.state, row.text) == ("done", "heard: ada: ask @grace & me")
-        reply = bot.list_thread(question)[1]
-        assert row.chunks == [reply.ts]
-        assert (reply.thread_ts, reply.edited, reply.unfurl_links, reply.unfurl_media) == (question.ts, *[False] * 3)
+    question = await bot.mention_bot("ada", "general", "ask <@" + slack.people["grace"].id + "> &amp; me")
+    texts = await bot.wait_for_texts(question, lambda texts: "heard: ada: ask @grace & me" in texts)
+    assert len(texts) == 2
+    await slack.wait_for(lambda: is_acknowledged(slack))
+    (row,) = await bot.wait_for_turns(1)
+    assert (row.state, row.text) == ("done", "heard: ada: ask @grace & me")
+    reply = bot.list_thread(question)[1]
+    assert row.chunks == [reply.ts]
+    assert (reply.thread_ts, reply.edited, reply.unfurl_links, reply.unfurl_media) == (question.ts, *[False] * 3)
 
 
 async def test_an_event_is_acknowledged_only_when_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,46 +60,35 @@ async def test_an_event_is_acknowledged_only_when_it_is_stored(tmp_path: Path, m
         assert len(await bot.wait_for_turns(1)) == 1
 
 
-async def test_an_event_is_accepted_while_the_web_api_fails(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        slack.faults.fail("auth.test", 5, error="internal_error")
-        question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
+async def test_an_event_is_accepted_while_the_web_api_fails(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    slack.faults.fail("auth.test", 5, error="internal_error")
+    question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
+    await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
-async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        message = await slack.post_message("ada", "general", "not for the bot")
-        await slack.edit_message("ada", message, "still not")
-        await slack.delete_message("ada", message)
-        await slack.post_as_other_bot("other", "general", f"{bot.mention} hello")
-        await slack.open_home("ada")
-        await slack.run_command("ada", "general", "/help")
-        await slack.wait_for(lambda: len(slack.envelopes) >= 6 and is_acknowledged(slack))
-        assert await bot.list_inbox_messages() == []
+async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    message = await slack.post_message("ada", "general", "not for the bot")
+    await slack.edit_message("ada", message, "still not")
+    await slack.delete_message("ada", message)
+    await slack.post_as_other_bot("other", "general", f"{bot.mention} hello")
+    await slack.open_home("ada")
+    await slack.run_command("ada", "general", "/help")
+    await slack.wait_for(lambda: len(slack.envelopes) >= 6 and is_acknowledged(slack))
+    assert await bot.list_inbox_messages() == []
 
 
-async def test_a_bare_mention_is_described_to_the_model(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await slack.post_message("ada", "general", bot.mention)
-        await bot.wait_for_texts(question, lambda texts: "heard: ada: [ada mentioned you without a text]" in texts)
+async def test_a_bare_mention_is_described_to_the_model(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    question = await slack.post_message("ada", "general", bot.mention)
+    await bot.wait_for_texts(question, lambda texts: "heard: ada: [ada mentioned you without a text]" in texts)
 
 
-async def test_an_author_name_is_fetched_once(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_turns(1)
-        await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
-        await bot.wait_for_turns(2)
-        ada = slack.people["ada"].id
-        assert sum(call.method == "users.info" and call.arguments["user"] == ada for call in slack.calls) == 1
-
-
-async def test_a_lost_socket_reconnects_and_loses_no_message(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        await slack.drop_sockets()
-        question = await slack.post_message("ada", slack.open_dm("ada"), "still there?")
-        await bot.wait_for_texts(question, lambda texts: "heard: still there?" in texts)
+async def test_an_author_name_is_fetched_once(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    question = await bot.mention_bot("ada", "general", "one")
+    await bot.wait_for_turns(1)
+    await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
+    await bot.wait_for_turns(2)
+    ada = slack.people["ada"].id
+    assert sum(call.method == "users.info" and call.arguments["user"] == ada for call in slack.calls) == 1
 
 
 async def test_a_socket_that_cannot_be_opened_ends_the_start_with_an_error(

@@ -12,7 +12,7 @@ from channels.slack.interactions.handler import SlackIntakeHandler
 from channels.slack.manifest import EVENTS
 from chatrig.models import Pause, Say
 from chatrig.slack import SlackSimulator
-from tests.channels.slack.conftest import BOTH_MODES, run_bot
+from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
 from tests.channels.wiring import echo
 
 #: The listeners of events, by their names in Slack's subscriptions.
@@ -105,10 +105,9 @@ async def test_each_event_of_the_manifest_is_delivered_once_to_one_listener(
 
 
 @BOTH_MODES
-async def test_a_payload_without_a_listener_is_acknowledged(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo):
-        for payload in UNKNOWN_PAYLOADS:
-            slack._sender.deliver("events_api" if "event" in payload else "interactive", payload)
-        await slack.wait_for(lambda: len(slack.envelopes) == len(UNKNOWN_PAYLOADS))
-        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
-        assert not any(envelope.attempt for envelope in slack.envelopes)
+async def test_a_payload_without_a_listener_is_acknowledged(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    for payload in UNKNOWN_PAYLOADS:
+        slack._sender.deliver("events_api" if "event" in payload else "interactive", payload)
+    await slack.wait_for(lambda: len(slack.envelopes) == len(UNKNOWN_PAYLOADS))
+    await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+    assert not any(envelope.attempt for envelope in slack.envelopes)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,21 +193,6 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(simulato
 
 
 # Retries
-
-
-async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
-        await chat.say("hi")
-        await wait_for_texts(chat, lambda found: found == ["Once"])
-        await chat.bot.worker.stop(0.1)
-        await wait_for_answer(chat, f"Once\n\n{words.RESTARTING}")
-        assert list_retries(chat) == [False]
-    async with run_conversation(simulator, tmp_path, create_failing_script(failure=[Stall()]), time_limit=0.5) as chat:
-        await wait_for_texts(chat, lambda found: words.TOO_LONG in found[-1])
-        await chat.simulator.wait_for(lambda: list_retries(chat) == [True])
-        chat.bot.answerer._settings = replace(chat.bot.answerer._settings, time_limit=60.0)
-        await chat.press(words.RETRY)
-        await wait_for_answer(chat, "It is 42.")
 
 
 async def test_a_silent_model_ends_in_one_sentence_below_its_text(simulator: Any, tmp_path: Path) -> None:

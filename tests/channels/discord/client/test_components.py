@@ -17,16 +17,13 @@ async def press_button(bot: WiredDiscordBot, user: str, message: DiscordMessage,
     return await bot.server.click_button(user, message, message.buttons[label])
 
 
-async def test_buttons_have_an_emoji_and_a_label(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        (answer,) = await bot.wait_for_replies(
-            await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
-        )
-        await server.wait_for(lambda: words.REGENERATE in answer.buttons)
-        (row,) = answer.content.components
-        assert [(component["label"], component["emoji"]["name"]) for component in row["components"]] == [
-            (words.REGENERATE, "🔄")
-        ]
+async def test_buttons_have_an_emoji_and_a_label(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    (answer,) = await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
+    await server.wait_for(lambda: words.REGENERATE in answer.buttons)
+    (row,) = answer.content.components
+    assert [(component["label"], component["emoji"]["name"]) for component in row["components"]] == [
+        (words.REGENERATE, "🔄")
+    ]
 
 
 async def test_a_press_is_acknowledged_before_it_is_processed(

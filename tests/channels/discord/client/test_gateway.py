@@ -81,26 +81,24 @@ async def test_no_session_is_started_when_none_is_left(
 
 
 async def test_the_bot_survives_an_intent_that_is_switched_off(
-    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, bot: WiredDiscordBot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        server.privileged_intents.clear()
+    server.privileged_intents.clear()
+    await server.invalidate_sessions()
+    await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
+    await check_bot_answers(bot)
+    assert "PrivilegedIntentsRequired, raised at" in caplog.text
+    server.privileged_intents.add("message_content")
+
+
+async def test_a_new_gateway_session_changes_nothing(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    await check_bot_answers(bot, "one")
+    for count in (2, 3):
         await server.invalidate_sessions()
-        await server.wait_for(lambda: len(server.sessions) == 2 and server.connection_count)
-        await check_bot_answers(bot)
-        assert "PrivilegedIntentsRequired, raised at" in caplog.text
-        server.privileged_intents.add("message_content")
-
-
-async def test_a_new_gateway_session_changes_nothing(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        await check_bot_answers(bot, "one")
-        for count in (2, 3):
-            await server.invalidate_sessions()
-            await server.wait_for(lambda count=count: len(server.sessions) == count and server.connection_count)  # type: ignore[misc]
-        await check_bot_answers(bot, "two")
-        assert len(bot.list_calls(GATEWAY)) == 2  # both from the start
-        assert len(bot.list_bot_messages(server.open_dm("ada"))) == 2
+        await server.wait_for(lambda count=count: len(server.sessions) == count and server.connection_count)  # type: ignore[misc]
+    await check_bot_answers(bot, "two")
+    assert len(bot.list_calls(GATEWAY)) == 2  # both from the start
+    assert len(bot.list_bot_messages(server.open_dm("ada"))) == 2
 
 
 @pytest.mark.parametrize("way", ["drop", "refresh", "invalidate", "handshake"])

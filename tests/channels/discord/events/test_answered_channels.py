@@ -222,15 +222,12 @@ async def test_without_the_intent_the_start_warns_about_free_channels(
         assert await has_ignored_messages(bot)
 
 
-async def test_a_reply_to_the_bot_needs_no_mention(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        (answer,) = await bot.wait_for_replies(
-            await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
-        )
-        reply = await server.post_message("grace", "general", "two", reply_to=answer, mention=False)
-        await bot.wait_for_replies(reply, "heard: Grace Hopper: two")
-        await server.post_message("grace", "general", "three", reply_to=reply)
-        assert await has_ignored_messages(bot)
+async def test_a_reply_to_the_bot_needs_no_mention(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    (answer,) = await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
+    reply = await server.post_message("grace", "general", "two", reply_to=answer, mention=False)
+    await bot.wait_for_replies(reply, "heard: Grace Hopper: two")
+    await server.post_message("grace", "general", "three", reply_to=reply)
+    assert await has_ignored_messages(bot)
 
 
 # Missing permissions

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from channels.discord.events.content import read_content
 from channels.i18n import messages as words
 from chatrig.discord import DiscordMessage, DiscordSimulator
-from tests.channels.discord.conftest import run_bot
+from tests.channels.discord.conftest import WiredDiscordBot, run_bot
 from tests.channels.wiring import echo
 
 ALERT = {
@@ -94,16 +94,15 @@ async def test_the_message_of_an_app_is_read_wherever_it_is(
         assert response.content.text.startswith(f"> {lines[0]} {lines[1]}")
 
 
-async def test_the_text_and_the_embed_of_an_app_are_both_read(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        message = await post_alert(server, text="New alert")
-        lines = ["New alert", *ALERT_LINES]
-        await server.forward_message("ada", message, server.open_dm("ada"))
-        await bot.wait_for_turns(1)
-        assert quote("somebody", lines) in bot.list_model_messages()[-1]
-        await server.run_message_command("ada", message, words.ASK_ABOUT)
-        await bot.wait_for_turns(2)
-        assert quote("CI", lines) in bot.list_model_messages()[-1]
+async def test_the_text_and_the_embed_of_an_app_are_both_read(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    message = await post_alert(server, text="New alert")
+    lines = ["New alert", *ALERT_LINES]
+    await server.forward_message("ada", message, server.open_dm("ada"))
+    await bot.wait_for_turns(1)
+    assert quote("somebody", lines) in bot.list_model_messages()[-1]
+    await server.run_message_command("ada", message, words.ASK_ABOUT)
+    await bot.wait_for_turns(2)
+    assert quote("CI", lines) in bot.list_model_messages()[-1]
 
 
 async def test_an_alert_in_an_outage_is_read_with_the_later_question(server: DiscordSimulator, tmp_path: Path) -> None:
@@ -118,61 +117,55 @@ async def test_an_alert_in_an_outage_is_read_with_the_later_question(server: Dis
         assert quote("CI", ALERT_LINES) in bot.list_model_messages()[-1]
 
 
-async def test_the_preview_of_a_persons_link_is_no_text(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        message = await server.post_message("grace", "general", "see https://a.example")
-        await server.unfurl_link(message)
-        await bot.mention_bot("ada", "general", "what is it?", reply_to=message)
-        await bot.wait_for_turns(1)
-        assert "> Grace Hopper: see https://a.example\n⟦" in bot.list_model_messages()[-1]
-        await server.forward_message("ada", message, server.open_dm("ada"))
-        await bot.wait_for_turns(2)
-        assert "> somebody: see https://a.example\n⟦" in bot.list_model_messages()[-1]
+async def test_the_preview_of_a_persons_link_is_no_text(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    message = await server.post_message("grace", "general", "see https://a.example")
+    await server.unfurl_link(message)
+    await bot.mention_bot("ada", "general", "what is it?", reply_to=message)
+    await bot.wait_for_turns(1)
+    assert "> Grace Hopper: see https://a.example\n⟦" in bot.list_model_messages()[-1]
+    await server.forward_message("ada", message, server.open_dm("ada"))
+    await bot.wait_for_turns(2)
+    assert "> somebody: see https://a.example\n⟦" in bot.list_model_messages()[-1]
 
 
-async def test_the_preview_of_an_apps_link_is_no_text(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        message = await server.post_as_other_bot("CI", "general", "see https://a.example")
-        await server.unfurl_link(message)
-        await bot.mention_bot("ada", "general", "what is it?", reply_to=message)
-        await bot.wait_for_turns(1)
-        assert "> CI: see https://a.example\n⟦" in bot.list_model_messages()[-1]
+async def test_the_preview_of_an_apps_link_is_no_text(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    message = await server.post_as_other_bot("CI", "general", "see https://a.example")
+    await server.unfurl_link(message)
+    await bot.mention_bot("ada", "general", "what is it?", reply_to=message)
+    await bot.wait_for_turns(1)
+    assert "> CI: see https://a.example\n⟦" in bot.list_model_messages()[-1]
 
 
-async def test_a_mention_in_an_embed_is_read_as_a_name(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        embed = {"description": f"see <#{server.channels['random'].id}> <t:0>"}
-        message = await server.post_as_other_bot("CI", "general", "", embeds=[embed])
-        await bot.mention_bot("ada", "general", "what is it?", reply_to=message)
-        await bot.wait_for_turns(1)
-        assert "> CI: see #random 1970-01-01 00:00 UTC\n" in bot.list_model_messages()[-1]
+async def test_a_mention_in_an_embed_is_read_as_a_name(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    embed = {"description": f"see <#{server.channels['random'].id}> <t:0>"}
+    message = await server.post_as_other_bot("CI", "general", "", embeds=[embed])
+    await bot.mention_bot("ada", "general", "what is it?", reply_to=message)
+    await bot.wait_for_turns(1)
+    assert "> CI: see #random 1970-01-01 00:00 UTC\n" in bot.list_model_messages()[-1]
 
 
-async def test_a_forward_of_a_forward_of_a_forward_is_read(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        message = await server.post_message("grace", "general", "lunch?", stickers=["Wave"])
-        for _ in range(2):
-            message = await server.forward_message("ada", message, "random")
-        await server.forward_message("ada", message, server.open_dm("ada"))
-        await bot.wait_for_turns(1)
-        assert "> somebody: lunch?\n>     [sticker: Wave]\n" in bot.list_model_messages()[-1]
+async def test_a_forward_of_a_forward_of_a_forward_is_read(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    message = await server.post_message("grace", "general", "lunch?", stickers=["Wave"])
+    for _ in range(2):
+        message = await server.forward_message("ada", message, "random")
+    await server.forward_message("ada", message, server.open_dm("ada"))
+    await bot.wait_for_turns(1)
+    assert "> somebody: lunch?\n>     [sticker: Wave]\n" in bot.list_model_messages()[-1]
 
 
-async def test_a_forwarded_message_without_content_is_named(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        joined = await server.join_guild("edsger")
-        await server.forward_message("ada", joined, server.open_dm("ada"))
-        await bot.wait_for_turns(1)
-        assert "> somebody: [a message that cannot be read here]\n" in bot.list_model_messages()[-1]
+async def test_a_forwarded_message_without_content_is_named(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    joined = await server.join_guild("edsger")
+    await server.forward_message("ada", joined, server.open_dm("ada"))
+    await bot.wait_for_turns(1)
+    assert "> somebody: [a message that cannot be read here]\n" in bot.list_model_messages()[-1]
 
 
-async def test_a_forward_can_be_asked_about(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        message = await server.post_message("grace", "general", "lunch?")
-        forward = await server.forward_message("linus", message, "random")
-        await server.run_message_command("ada", forward, words.ASK_ABOUT)
-        await bot.wait_for_turns(1)
-        assert "> Linus Pauling: lunch?\n" in bot.list_model_messages()[-1]
+async def test_a_forward_can_be_asked_about(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    message = await server.post_message("grace", "general", "lunch?")
+    forward = await server.forward_message("linus", message, "random")
+    await server.run_message_command("ada", forward, words.ASK_ABOUT)
+    await bot.wait_for_turns(1)
+    assert "> Linus Pauling: lunch?\n" in bot.list_model_messages()[-1]
 
 
 TEXTS = st.text(max_size=20)

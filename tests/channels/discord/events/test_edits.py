@@ -11,7 +11,7 @@ from chatrig.discord import DiscordSimulator
 from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from tests.channels.discord.conftest import has_ignored_messages, run_bot, wait_until
+from tests.channels.discord.conftest import WiredDiscordBot, has_ignored_messages, run_bot, wait_until
 from tests.channels.wiring import echo
 
 
@@ -46,40 +46,20 @@ async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSimulator, t
         assert [row.state for row in await bot.list_turns()] == ["failed", "failed"]  # no channel for the last edit
 
 
-async def test_edits_without_a_change_or_a_known_message_do_nothing(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        other = await server.post_message("ada", "general", "not for the bot")
-        await server.edit_message("ada", other, "still not")
-        question = await bot.mention_bot("ada", "general", "one")
-        (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
-        await bot.wait_for_turns(1)
-        await server.pin_message("ada", question)
-        await server.unfurl_link(question)
-        await server.edit_message("ada", question, f"{bot.mention}  one ")
-        await server.delete_message("ada", other)
-        assert await has_ignored_messages(bot)
-        assert words.ANSWER_EDITED not in answer.buttons
-
-
-async def test_an_edit_is_stored_when_the_database_recovers(
-    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_edits_without_a_change_or_a_known_message_do_nothing(
+    server: DiscordSimulator, bot: WiredDiscordBot
 ) -> None:
-    revise, tries = InboxStore.edit_message, list[str]()
-
-    async def fail_once(self: InboxStore, event_key: str, text: str, **how: Any) -> Any:
-        tries.append(text)
-        if len(tries) == 1:
-            raise StoreError("out of reach")
-        return await revise(self, event_key, text, **how)
-
-    async with run_bot(server, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
-        await bot.wait_for_turns(1)
-        monkeypatch.setattr(InboxStore, "edit_message", fail_once)
-        await server.edit_message("ada", question, f"{bot.mention} two")
-        await server.wait_for(lambda: words.ANSWER_EDITED in answer.buttons)
-        assert tries == ["two", "two"]
+    other = await server.post_message("ada", "general", "not for the bot")
+    await server.edit_message("ada", other, "still not")
+    question = await bot.mention_bot("ada", "general", "one")
+    (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
+    await bot.wait_for_turns(1)
+    await server.pin_message("ada", question)
+    await server.unfurl_link(question)
+    await server.edit_message("ada", question, f"{bot.mention}  one ")
+    await server.delete_message("ada", other)
+    assert await has_ignored_messages(bot)
+    assert words.ANSWER_EDITED not in answer.buttons
 
 
 async def test_a_deletion_that_cannot_be_stored_is_logged_and_stored_later(

@@ -18,7 +18,7 @@ from core.inbox.store import InboxStore
 from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
-from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, WiredDiscordBot, run_bot, wait_until
+from tests.channels.discord.conftest import CALLBACK, FOLLOW_UP, POST, WiredDiscordBot, run_bot, wait_until
 from tests.channels.wiring import MODELS, echo
 
 
@@ -46,29 +46,28 @@ async def get_response_text(bot: WiredDiscordBot, seen: list[DiscordMessage]) ->
 # Commands
 
 
-async def test_help_lists_the_commands_in_the_language_of_the_user(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        help_text = await get_response_text(bot, await server.run_command("ada", "general", "help"))
-        for command in server.commands:
-            assert (f"`/{command['name']}" if command["type"] == 1 else f"*{command['name']}*") in help_text
-        server.set_locale("linus", "ko")
-        help_text = await get_response_text(bot, await server.run_command("linus", "general", "help"))
-        assert all(
-            words.messages_for("ko")(text) in help_text
-            for text in (words.HELP_COMMANDS, words.ASK_HELP, words.ASK_ABOUT)
-        )
+async def test_help_lists_the_commands_in_the_language_of_the_user(
+    server: DiscordSimulator, bot: WiredDiscordBot
+) -> None:
+    help_text = await get_response_text(bot, await server.run_command("ada", "general", "help"))
+    for command in server.commands:
+        assert (f"`/{command['name']}" if command["type"] == 1 else f"*{command['name']}*") in help_text
+    server.set_locale("linus", "ko")
+    help_text = await get_response_text(bot, await server.run_command("linus", "general", "help"))
+    assert all(
+        words.messages_for("ko")(text) in help_text for text in (words.HELP_COMMANDS, words.ASK_HELP, words.ASK_ABOUT)
+    )
 
 
-async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
-        assert await server.autocomplete_option("ada", "general", "model", "name", "OTH") == [MODELS[1]]
-        assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
-        responses = await server.run_command("ada", "general", "model", name=MODELS[1])
-        await wait_for_response(bot, responses, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
-        assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in await get_response_text(
-            bot, await server.run_command("ada", "general", "model")
-        )
+async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
+    assert await server.autocomplete_option("ada", "general", "model", "name", "OTH") == [MODELS[1]]
+    assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
+    responses = await server.run_command("ada", "general", "model", name=MODELS[1])
+    await wait_for_response(bot, responses, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
+    assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in await get_response_text(
+        bot, await server.run_command("ada", "general", "model")
+    )
 
 
 async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSimulator, tmp_path: Path) -> None:
@@ -88,60 +87,44 @@ async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSimul
         assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in text
 
 
-async def test_commands_use_the_language_of_the_user(server: DiscordSimulator, tmp_path: Path) -> None:
-    server.set_locale("ada", "ko")
-    async with run_bot(server, tmp_path, echo) as bot:
-        await wait_for_response(
-            bot, await server.run_command("ada", "general", "reset"), words.messages_for("ko")(words.NOTHING_TO_RESET)
-        )
-
-
 @pytest.mark.parametrize("lacking", ["view_channel", "send_messages"])
-async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSimulator, tmp_path: Path, lacking: str) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        server.deny_permissions("grace", lacking)
-        message = await server.post_message("ada", "general", "this")
-        for seen in (
-            await server.run_command("grace", "general", "reset"),
-            await server.run_command("grace", "general", "ask", question="why?"),
-            await server.run_message_command("grace", message, words.ASK_ABOUT),
-        ):
-            await wait_for_response(bot, seen, words.NO_WRITE_PERMISSION)
-        assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
-        assert await bot.list_inbox_messages() == []
+async def test_a_user_who_may_not_write_gets_no_answer(
+    server: DiscordSimulator, bot: WiredDiscordBot, lacking: str
+) -> None:
+    server.deny_permissions("grace", lacking)
+    message = await server.post_message("ada", "general", "this")
+    for seen in (
+        await server.run_command("grace", "general", "reset"),
+        await server.run_command("grace", "general", "ask", question="why?"),
+        await server.run_message_command("grace", message, words.ASK_ABOUT),
+    ):
+        await wait_for_response(bot, seen, words.NO_WRITE_PERMISSION)
+    assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
+    assert await bot.list_inbox_messages() == []
 
 
-async def test_a_thread_has_a_permission_of_its_own(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
-        server.deny_permissions("grace", "send_messages")
-        await wait_for_response(bot, await server.run_command("grace", thread, "stop"), words.NOTHING_TO_RESET)
-        server.deny_permissions("grace", "send_messages_in_threads")
-        await wait_for_response(bot, await server.run_command("grace", thread, "stop"), words.NO_WRITE_PERMISSION)
-
-
-async def test_commands_in_other_servers_are_refused(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        await wait_for_response(
-            bot, await server.run_command("ada", "general", "ask", question="why?"), words.PLACE_NOT_ALLOWED
-        )
+async def test_a_thread_has_a_permission_of_its_own(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
+    server.deny_permissions("grace", "send_messages")
+    await wait_for_response(bot, await server.run_command("grace", thread, "stop"), words.NOTHING_TO_RESET)
+    server.deny_permissions("grace", "send_messages_in_threads")
+    await wait_for_response(bot, await server.run_command("grace", thread, "stop"), words.NO_WRITE_PERMISSION)
 
 
 # Questions
 
 
 async def test_a_question_by_command_is_public_and_in_the_same_session(
-    server: DiscordSimulator, tmp_path: Path
+    server: DiscordSimulator, bot: WiredDiscordBot
 ) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        for place in ("general", server.open_dm("ada")):
-            name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
-            await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), f"heard: {name}one")
-            (response,) = await server.run_command("ada", place, "ask", question="two\n@everyone")
-            await bot.wait_for_replies(response, f"heard: {name}two\n{indent}@\u200beveryone")
-            assert (response.text, response.ephemeral_to) == ("> two @everyone", None)
-            assert len(bot.list_model_messages()) == 2
-        assert bot.list_calls(CALLBACK)[0].body == {"type": 5}
+    for place in ("general", server.open_dm("ada")):
+        name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
+        await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), f"heard: {name}one")
+        (response,) = await server.run_command("ada", place, "ask", question="two\n@everyone")
+        await bot.wait_for_replies(response, f"heard: {name}two\n{indent}@\u200beveryone")
+        assert (response.text, response.ephemeral_to) == ("> two @everyone", None)
+        assert len(bot.list_model_messages()) == 2
+    assert bot.list_calls(CALLBACK)[0].body == {"type": 5}
 
 
 async def test_a_question_by_command_starts_a_thread_if_so_configured(server: DiscordSimulator, tmp_path: Path) -> None:
@@ -169,12 +152,11 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSimula
         assert response.content.text == f"> the sky is green\n-# {link}"
 
 
-async def test_an_empty_message_cannot_be_asked_about(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        pinned = await server.pin_message("ada", await server.post_message("ada", "general", "this"))
-        await wait_for_response(
-            bot, await server.run_message_command("ada", pinned, words.ASK_ABOUT), words.NO_READABLE_TEXT
-        )
+async def test_an_empty_message_cannot_be_asked_about(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    pinned = await server.pin_message("ada", await server.post_message("ada", "general", "this"))
+    await wait_for_response(
+        bot, await server.run_message_command("ada", pinned, words.ASK_ABOUT), words.NO_READABLE_TEXT
+    )
 
 
 async def test_a_question_that_cannot_be_stored_is_reported_privately(
@@ -328,13 +310,6 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
         go_on.set()
         await wait_until(lambda: "the reply cannot be shown: RefusedError: answer: 50027" in caplog.text)
         assert (await bot.wait_for_turns(1))[0].state == "failed"
-
-
-async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        server.faults.fail(ANSWER, status=503)
-        responses = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
-        await wait_for_response(bot, responses, "heard: one")
 
 
 async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordSimulator, tmp_path: Path) -> None:

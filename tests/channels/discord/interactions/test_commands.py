@@ -10,7 +10,6 @@ from channels.commands.handlers import COMMAND_DESCRIPTIONS
 from channels.discord import dispatcher
 from channels.i18n import messages as words
 from chatrig.discord import DiscordSimulator
-from core.errors import StoreError
 from core.inbox.store import InboxStore
 from tests.channels.discord.conftest import ANSWER, CALLBACK, WiredDiscordBot, run_bot, run_discord
 from tests.channels.wiring import echo
@@ -28,18 +27,17 @@ async def reset_session(bot: WiredDiscordBot, user: str, channel: Any, text: str
 
 
 async def test_the_command_resets_channels_threads_and_direct_messages(
-    server: DiscordSimulator, tmp_path: Path
+    server: DiscordSimulator, bot: WiredDiscordBot
 ) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        root = await server.post_message("ada", "general", "a root")
-        for place in ("general", server.open_dm("ada"), await server.start_thread("ada", root, "a thread")):
-            await reset_session(bot, "ada", place, words.NOTHING_TO_RESET)
-            question = await bot.mention_bot("ada", place, "one")
-            await bot.wait_for_last_reply(question, lambda text: text.endswith("one"))
-            await reset_session(bot, "grace" if place == "general" else "ada", place, words.RESET_DONE)
-            question = await bot.mention_bot("ada", place, "two")
-            await bot.wait_for_last_reply(question, lambda text: text.endswith("two"))
-            assert len(bot.list_model_messages()) == 1
+    root = await server.post_message("ada", "general", "a root")
+    for place in ("general", server.open_dm("ada"), await server.start_thread("ada", root, "a thread")):
+        await reset_session(bot, "ada", place, words.NOTHING_TO_RESET)
+        question = await bot.mention_bot("ada", place, "one")
+        await bot.wait_for_last_reply(question, lambda text: text.endswith("one"))
+        await reset_session(bot, "grace" if place == "general" else "ada", place, words.RESET_DONE)
+        question = await bot.mention_bot("ada", place, "two")
+        await bot.wait_for_last_reply(question, lambda text: text.endswith("two"))
+        assert len(bot.list_model_messages()) == 1
 
 
 async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
@@ -60,17 +58,6 @@ async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
         assert bot.list_calls(CALLBACK)[0].body == {"type": 5, "data": {"flags": 64}}
 
 
-async def test_a_database_failure_is_reported_to_the_user(
-    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def raise_store_error(self: InboxStore, session_id: str) -> bool:
-        raise StoreError("out of reach")
-
-    monkeypatch.setattr(InboxStore, "has_session", raise_store_error)
-    async with run_bot(server, tmp_path, echo) as bot:
-        await reset_session(bot, "ada", "general", words.ENGLISH.format_error(StoreError.public))
-
-
 async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
     server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,29 +74,27 @@ async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
 
 
 async def test_an_answer_that_discord_refuses_is_posted_in_the_conversation(
-    server: DiscordSimulator, tmp_path: Path
+    server: DiscordSimulator, bot: WiredDiscordBot
 ) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
-        server.faults.fail(ANSWER, status=404)
-        await server.run_command("ada", "general", "/reset")
-        await server.wait_for(lambda: bot.list_bot_messages("general")[-1].text == words.RESET_DONE)
+    await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
+    server.faults.fail(ANSWER, status=404)
+    await server.run_command("ada", "general", "/reset")
+    await server.wait_for(lambda: bot.list_bot_messages("general")[-1].text == words.RESET_DONE)
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "status", "lose_reply"])
 async def test_a_confirmation_with_a_transient_failure_is_retried(
-    server: DiscordSimulator, tmp_path: Path, fault: str
+    server: DiscordSimulator, bot: WiredDiscordBot, fault: str
 ) -> None:
-    async with run_bot(server, tmp_path, echo) as bot:
-        match fault:
-            case "rate_limit":
-                server.faults.rate_limit(ANSWER, 0.1, has_via_header=False)
-            case "status":
-                server.faults.fail(ANSWER, status=503)
-            case _:
-                server.faults.lose_response(ANSWER)
-        await reset_session(bot, "ada", "general", words.NOTHING_TO_RESET)
-        await server.wait_for(lambda: len(bot.list_calls(ANSWER)) == 2 and bot.list_calls(ANSWER)[1].status == 200)
+    match fault:
+        case "rate_limit":
+            server.faults.rate_limit(ANSWER, 0.1, has_via_header=False)
+        case "status":
+            server.faults.fail(ANSWER, status=503)
+        case _:
+            server.faults.lose_response(ANSWER)
+    await reset_session(bot, "ada", "general", words.NOTHING_TO_RESET)
+    await server.wait_for(lambda: len(bot.list_calls(ANSWER)) == 2 and bot.list_calls(ANSWER)[1].status == 200)
 
 
 async def test_each_start_registers_the_same_commands(server: DiscordSimulator, tmp_path: Path) -> None:
@@ -120,15 +105,14 @@ async def test_each_start_registers_the_same_commands(server: DiscordSimulator, 
             assert len(bot.list_calls(REGISTER)) == starts
 
 
-async def test_the_descriptions_of_commands_are_translated(server: DiscordSimulator, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, echo):
-        commands = {command["name"]: command for command in server.commands}
-        korean = words.messages_for("ko")
-        assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_HELP)}
-        assert commands[words.ASK_ABOUT]["name_localizations"] == {"ko": korean(words.ASK_ABOUT)}
-        (question,) = commands["ask"]["options"]
-        assert question["description_localizations"] == {"ko": korean(words.ASK_OPTION)}
-        assert not commands["reset"].get("name_localizations")
+async def test_the_descriptions_of_commands_are_translated(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
+    commands = {command["name"]: command for command in server.commands}
+    korean = words.messages_for("ko")
+    assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_HELP)}
+    assert commands[words.ASK_ABOUT]["name_localizations"] == {"ko": korean(words.ASK_ABOUT)}
+    (question,) = commands["ask"]["options"]
+    assert question["description_localizations"] == {"ko": korean(words.ASK_OPTION)}
+    assert not commands["reset"].get("name_localizations")
 
 
 @pytest.mark.parametrize("there", [[], ["reset", "other"], ["other"], ["changed"]], ids=" ".join)

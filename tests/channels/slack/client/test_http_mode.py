@@ -30,23 +30,22 @@ async def post_request(bot: WiredSlackBot, body: str, headers: dict[str, str], k
 
 
 @HTTP
-async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_turns(1)
-        payload = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
-        forged = json.dumps({**payload, "event": {**payload["event"], "ts": "1700000000.000001"}})
-        good = slack.request_url.sign(forged)
-        stranger = {**good, "X-Slack-Signature": "v0=" + "0" * 64}
-        old, early = (slack.request_url.sign(forged, at=time.time() + off) for off in (-301, 301))
-        no_time = {**good, "X-Slack-Request-Timestamp": "soon"}
-        for headers in ({}, stranger, old, early, no_time, {**good, "X-Slack-Signature": "v0=ü"}):
-            assert await post_request(bot, forged, headers) == 401
-        assert await post_request(bot, forged + " ", good) == 401
-        assert await post_request(bot, "{", {}) == 401
-        assert len(await bot.list_inbox_messages()) == 1
-        assert len(bot.list_texts(question)) == 2
-        assert await post_request(bot, "{", slack.request_url.sign("{")) == 500
+async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    question = await bot.mention_bot("ada", "general", "one")
+    await bot.wait_for_turns(1)
+    payload = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
+    forged = json.dumps({**payload, "event": {**payload["event"], "ts": "1700000000.000001"}})
+    good = slack.request_url.sign(forged)
+    stranger = {**good, "X-Slack-Signature": "v0=" + "0" * 64}
+    old, early = (slack.request_url.sign(forged, at=time.time() + off) for off in (-301, 301))
+    no_time = {**good, "X-Slack-Request-Timestamp": "soon"}
+    for headers in ({}, stranger, old, early, no_time, {**good, "X-Slack-Signature": "v0=ü"}):
+        assert await post_request(bot, forged, headers) == 401
+    assert await post_request(bot, forged + " ", good) == 401
+    assert await post_request(bot, "{", {}) == 401
+    assert len(await bot.list_inbox_messages()) == 1
+    assert len(bot.list_texts(question)) == 2
+    assert await post_request(bot, "{", slack.request_url.sign("{")) == 500
 
 
 @HTTP
@@ -64,54 +63,49 @@ async def test_a_request_before_the_start_is_refused_and_redelivered(slack: Slac
 
 
 @HTTP
-async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_turns(1)
-        body, kind = encode_body("events_api", slack.envelopes[0].payload)
-        retry_headers = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
-        for headers in ({}, retry_headers):
-            assert await post_request(bot, body, {**slack.request_url.sign(body), **headers}, kind) == 200
-        assert len(await bot.list_turns()) == 1
-        assert len(bot.list_texts(question)) == 2
+async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    question = await bot.mention_bot("ada", "general", "one")
+    await bot.wait_for_turns(1)
+    body, kind = encode_body("events_api", slack.envelopes[0].payload)
+    retry_headers = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
+    for headers in ({}, retry_headers):
+        assert await post_request(bot, body, {**slack.request_url.sign(body), **headers}, kind) == 200
+    assert len(await bot.list_turns()) == 1
+    assert len(bot.list_texts(question)) == 2
 
 
 @HTTP
-async def test_an_incomplete_request_times_out(
-    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        monkeypatch.setattr(http, "RESPONSE_TIMEOUT_SECONDS", 0.1)
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(bot.address.rpartition(":")[2]))
-        writer.write(f"POST {http.EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\n{{".encode())
-        async with asyncio.timeout(30):
-            assert b" 408 " in await reader.readline()
-        writer.close()
+async def test_an_incomplete_request_times_out(bot: WiredSlackBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "RESPONSE_TIMEOUT_SECONDS", 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(bot.address.rpartition(":")[2]))
+    writer.write(f"POST {http.EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\n{{".encode())
+    async with asyncio.timeout(30):
+        assert b" 408 " in await reader.readline()
+    writer.close()
 
 
 @HTTP
 async def test_a_mention_waits_for_the_message_event_with_its_files(
-    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, bot: WiredSlackBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        await bot.mention_bot("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
-        await bot.wait_for_turns(1)
-        payloads = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
-        slack.subscriptions.clear()
-        question = await bot.mention_bot("ada", "general", "two")
-        bodies = []
-        for kind in ("app_mention", "message"):
-            event = {**payloads[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
-            bodies.append(encode_body("events_api", {**payloads[kind], "event": event})[0])
-        mentioned = asyncio.create_task(post_request(bot, bodies[0], slack.request_url.sign(bodies[0])))
-        await asyncio.wait([mentioned], timeout=0.3)  # the mention waits for the message event
-        assert await post_request(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200
-        assert await mentioned == 200
-        await bot.wait_for_turns(2)
-        assert [[file["name"] for file in row.message["attachments"]] for row in await bot.list_inbox_messages()] == [
-            ["plan.txt"],
-            ["plan.txt"],
-        ]
+    await bot.mention_bot("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
+    await bot.wait_for_turns(1)
+    payloads = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
+    slack.subscriptions.clear()
+    question = await bot.mention_bot("ada", "general", "two")
+    bodies = []
+    for kind in ("app_mention", "message"):
+        event = {**payloads[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
+        bodies.append(encode_body("events_api", {**payloads[kind], "event": event})[0])
+    mentioned = asyncio.create_task(post_request(bot, bodies[0], slack.request_url.sign(bodies[0])))
+    await asyncio.wait([mentioned], timeout=0.3)  # the mention waits for the message event
+    assert await post_request(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200
+    assert await mentioned == 200
+    await bot.wait_for_turns(2)
+    assert [[file["name"] for file in row.message["attachments"]] for row in await bot.list_inbox_messages()] == [
+        ["plan.txt"],
+        ["plan.txt"],
+    ]
 
 
 async def test_a_slow_request_is_answered_in_time_and_stored_once(
@@ -194,9 +188,8 @@ async def test_a_stop_cancels_a_request_that_takes_too_long(
 
 
 @HTTP
-async def test_a_stopped_bot_refuses_requests(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        await bot.adapter.stop()
-        assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503
-        await bot.adapter.reconnect()
-        assert bot.adapter.last_event_at() > 0
+async def test_a_stopped_bot_refuses_requests(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    await bot.adapter.stop()
+    assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503
+    await bot.adapter.reconnect()
+    assert bot.adapter.last_event_at() > 0

@@ -3,18 +3,17 @@
 from pathlib import Path
 
 from chatrig.slack import SlackSimulator
-from tests.channels.slack.conftest import run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo
 
 
-async def test_messages_of_other_bots_are_ignored(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
-        await slack.post_as_other_bot("robot", "general", f"{bot.mention} hello")
-        await slack.post_as_other_bot("robot", "general", "hello", thread_ts=question.ts)
-        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
-        assert len(await bot.list_inbox_messages()) == 1
+async def test_messages_of_other_bots_are_ignored(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    question = await bot.mention_bot("ada", "general", "one")
+    await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
+    await slack.post_as_other_bot("robot", "general", f"{bot.mention} hello")
+    await slack.post_as_other_bot("robot", "general", "hello", thread_ts=question.ts)
+    await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+    assert len(await bot.list_inbox_messages()) == 1
 
 
 async def test_a_mention_by_an_allowed_bot_is_answered_under_its_name(slack: SlackSimulator, tmp_path: Path) -> None:

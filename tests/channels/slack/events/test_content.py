@@ -179,33 +179,30 @@ def list_prompts(bot: WiredSlackBot) -> list[str]:
     return [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
 
 
-async def test_the_model_reads_the_blocks_of_an_alert_in_its_thread(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        alert = await slack.post_as_other_bot("Pager", "general", ALERT, blocks=DETAILS)
-        await bot.mention_bot("ada", "general", "what is this?", thread_ts=alert.ts)
-        await bot.wait_for_turns(1)
-        assert "> Pager: Checkout latency p99 4.2 s\n>     Cluster: eu-1\n" in list_prompts(bot)[0]
-        assert ALERT not in list_prompts(bot)[0]
+async def test_the_model_reads_the_blocks_of_an_alert_in_its_thread(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    alert = await slack.post_as_other_bot("Pager", "general", ALERT, blocks=DETAILS)
+    await bot.mention_bot("ada", "general", "what is this?", thread_ts=alert.ts)
+    await bot.wait_for_turns(1)
+    assert "> Pager: Checkout latency p99 4.2 s\n>     Cluster: eu-1\n" in list_prompts(bot)[0]
+    assert ALERT not in list_prompts(bot)[0]
 
 
-async def test_the_model_reads_the_blocks_of_a_forwarded_alert(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        alert = await slack.post_as_other_bot("Pager", "general", ALERT, blocks=DETAILS)
-        await slack.share_message("ada", alert, slack.open_dm("ada"), "what is this?")
-        await bot.wait_for_turns(1)
-        assert "> Pager: Checkout latency p99 4.2 s\n>     Cluster: eu-1\n" in list_prompts(bot)[0]
-        assert ALERT not in list_prompts(bot)[0]
+async def test_the_model_reads_the_blocks_of_a_forwarded_alert(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    alert = await slack.post_as_other_bot("Pager", "general", ALERT, blocks=DETAILS)
+    await slack.share_message("ada", alert, slack.open_dm("ada"), "what is this?")
+    await bot.wait_for_turns(1)
+    assert "> Pager: Checkout latency p99 4.2 s\n>     Cluster: eu-1\n" in list_prompts(bot)[0]
+    assert ALERT not in list_prompts(bot)[0]
 
 
-async def test_a_question_about_an_alert_has_its_blocks(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        alert = await slack.post_as_other_bot("Pager", "general", ALERT, blocks=DETAILS)
-        await slack.use_shortcut("ada", alert, ASK)
-        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
-        assert await slack.submit_modal(modal, prompt="what is this?")
-        await bot.wait_for_turns(1)
-        assert "> Pager: Checkout latency p99 4.2 s\n>     Cluster: eu-1\n" in list_prompts(bot)[0]
-        assert ALERT not in list_prompts(bot)[0]
+async def test_a_question_about_an_alert_has_its_blocks(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    alert = await slack.post_as_other_bot("Pager", "general", ALERT, blocks=DETAILS)
+    await slack.use_shortcut("ada", alert, ASK)
+    (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+    assert await slack.submit_modal(modal, prompt="what is this?")
+    await bot.wait_for_turns(1)
+    assert "> Pager: Checkout latency p99 4.2 s\n>     Cluster: eu-1\n" in list_prompts(bot)[0]
+    assert ALERT not in list_prompts(bot)[0]
 
 
 async def test_a_bot_may_mention_the_bot_in_text_or_in_blocks(slack: SlackSimulator, tmp_path: Path) -> None:
@@ -236,69 +233,64 @@ OWN = SlackFile("F0OWN", "app.log", b"down")
 
 
 async def test_earlier_messages_of_a_thread_have_their_files(
-    slack: SlackSimulator, tmp_path: Path, surroundings: list[SurroundingMessages]
+    slack: SlackSimulator, bot: WiredSlackBot, surroundings: list[SurroundingMessages]
 ) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        root = await slack.post_message("grace", "general", "nightly numbers", files=[PLAN])
-        await slack.post_message("ada", "general", "", thread_ts=root.ts, files=[OWN])
-        question = await bot.mention_bot("ada", "general", "summarise the files", thread_ts=root.ts)
-        await bot.wait_for_texts(question, lambda texts: "heard" in texts[-1])
-        (first, second) = surroundings[0].messages
-        assert (first.is_thread_start, first.text) == (True, "nightly numbers")
-        assert first.key == f"slack:{slack.team_id}:{root.channel.id}:{root.ts}"
-        assert [(file.name, file.mime_type, file.size) for file in first.attachments] == [("plan.csv", "text/csv", 19)]
-        assert (second.text, [file.name for file in second.attachments]) == ("", ["app.log"])
-        (inbound,) = await bot.list_inbox_messages()
-        assert list_prompts(bot)[0].count("[files: plan.csv]") == 1
-        assert "Mon;write" in list_prompts(bot)[0]
-        assert inbound.author == slack.people["ada"].id
+    root = await slack.post_message("grace", "general", "nightly numbers", files=[PLAN])
+    await slack.post_message("ada", "general", "", thread_ts=root.ts, files=[OWN])
+    question = await bot.mention_bot("ada", "general", "summarise the files", thread_ts=root.ts)
+    await bot.wait_for_texts(question, lambda texts: "heard" in texts[-1])
+    (first, second) = surroundings[0].messages
+    assert (first.is_thread_start, first.text) == (True, "nightly numbers")
+    assert first.key == f"slack:{slack.team_id}:{root.channel.id}:{root.ts}"
+    assert [(file.name, file.mime_type, file.size) for file in first.attachments] == [("plan.csv", "text/csv", 19)]
+    assert (second.text, [file.name for file in second.attachments]) == ("", ["app.log"])
+    (inbound,) = await bot.list_inbox_messages()
+    assert list_prompts(bot)[0].count("[files: plan.csv]") == 1
+    assert "Mon;write" in list_prompts(bot)[0]
+    assert inbound.author == slack.people["ada"].id
 
 
 async def test_a_forwarded_message_has_its_files(
-    slack: SlackSimulator, tmp_path: Path, surroundings: list[SurroundingMessages]
+    slack: SlackSimulator, bot: WiredSlackBot, surroundings: list[SurroundingMessages]
 ) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        message = await slack.post_message("grace", "random", "nightly numbers", files=[PLAN])
-        await slack.share_message("ada", message, slack.open_dm("ada"), "summarise")
-        await bot.wait_for_turns(1)
-        (part,) = surroundings[0].messages
-        assert (part.kind, part.text) == ("forwarded", "nightly numbers")
-        assert [file.source["id"] for file in part.attachments] == [PLAN.id]
+    message = await slack.post_message("grace", "random", "nightly numbers", files=[PLAN])
+    await slack.share_message("ada", message, slack.open_dm("ada"), "summarise")
+    await bot.wait_for_turns(1)
+    (part,) = surroundings[0].messages
+    assert (part.kind, part.text) == ("forwarded", "nightly numbers")
+    assert [file.source["id"] for file in part.attachments] == [PLAN.id]
 
 
 async def test_a_linked_message_names_its_files_only(
-    slack: SlackSimulator, tmp_path: Path, surroundings: list[SurroundingMessages]
+    slack: SlackSimulator, bot: WiredSlackBot, surroundings: list[SurroundingMessages]
 ) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        message = await slack.post_message("grace", "random", "nightly numbers", files=[PLAN])
-        link = f"https://simulator.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}"
-        slack.faults.delay("conversations.replies", 0.2)
-        question = await bot.mention_bot("ada", "general", f"see <{link}>")
-        await slack.unfurl_link(question, message)
-        await bot.wait_for_turns(1)
-        (part,) = surroundings[0].messages
-        assert (part.attachments, part.text) == ((), f"nightly numbers\n[files: {PLAN.name}]")
+    message = await slack.post_message("grace", "random", "nightly numbers", files=[PLAN])
+    link = f"https://simulator.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}"
+    slack.faults.delay("conversations.replies", 0.2)
+    question = await bot.mention_bot("ada", "general", f"see <{link}>")
+    await slack.unfurl_link(question, message)
+    await bot.wait_for_turns(1)
+    (part,) = surroundings[0].messages
+    assert (part.attachments, part.text) == ((), f"nightly numbers\n[files: {PLAN.name}]")
 
 
 async def test_the_address_of_a_file_in_a_text_is_no_file(
-    slack: SlackSimulator, tmp_path: Path, surroundings: list[SurroundingMessages]
+    slack: SlackSimulator, bot: WiredSlackBot, surroundings: list[SurroundingMessages]
 ) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        secret = await slack.post_message("grace", "random", "", files=[PLAN])
-        address = slack._payloads.file(secret, PLAN)["url_private_download"]
-        root = await slack.post_message("grace", "general", f"<{address}>")
-        await bot.mention_bot("ada", "general", "read it", thread_ts=root.ts)
-        await bot.wait_for_turns(1)
-        assert [list(message.attachments) for message in surroundings[0].messages] == [[]]
+    secret = await slack.post_message("grace", "random", "", files=[PLAN])
+    address = slack._payloads.file(secret, PLAN)["url_private_download"]
+    root = await slack.post_message("grace", "general", f"<{address}>")
+    await bot.mention_bot("ada", "general", "read it", thread_ts=root.ts)
+    await bot.wait_for_turns(1)
+    assert [list(message.attachments) for message in surroundings[0].messages] == [[]]
 
 
-async def test_a_question_about_a_forward_has_its_text_and_files(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        message = await slack.post_message("grace", "random", "nightly numbers", files=[PLAN])
-        shared = await slack.share_message("linus", message, "general", "look")
-        await slack.use_shortcut("ada", shared, ASK)
-        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
-        assert await slack.submit_modal(modal, prompt="what is this?")
-        await bot.wait_for_turns(1)
-        assert "> linus: look\n>     [forwarded] Grace Hopper: nightly numbers" in list_prompts(bot)[0]
-        assert "Mon;write" in list_prompts(bot)[0]
+async def test_a_question_about_a_forward_has_its_text_and_files(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    message = await slack.post_message("grace", "random", "nightly numbers", files=[PLAN])
+    shared = await slack.share_message("linus", message, "general", "look")
+    await slack.use_shortcut("ada", shared, ASK)
+    (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+    assert await slack.submit_modal(modal, prompt="what is this?")
+    await bot.wait_for_turns(1)
+    assert "> linus: look\n>     [forwarded] Grace Hopper: nightly numbers" in list_prompts(bot)[0]
+    assert "Mon;write" in list_prompts(bot)[0]

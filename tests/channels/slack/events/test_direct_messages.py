@@ -15,14 +15,6 @@ def count(request: Any) -> str:
     return f"{sum(role == 'user' for role, _ in request.messages)}: {request.text}"
 
 
-async def test_each_direct_message_starts_a_session_in_its_thread(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, count) as bot:
-        direct = slack.open_dm("ada")
-        for text in ("one", "two"):
-            question = await slack.post_message("ada", direct, text)
-            await bot.wait_for_texts(question, lambda texts: f"1: {text}" in texts)  # noqa: B023 (it is waited for here)
-
-
 @pytest.mark.parametrize("streaming", ["edit", "auto", "native"])
 async def test_direct_messages_can_share_a_session_without_threads(
     slack: SlackSimulator, tmp_path: Path, streaming: str

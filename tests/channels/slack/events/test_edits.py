@@ -9,7 +9,7 @@ from channels.i18n import messages as words
 from chatrig.slack import SlackSimulator
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from tests.channels.slack.conftest import run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo
 
 
@@ -29,15 +29,14 @@ async def test_a_streamed_answer_to_an_edited_question_offers_a_new_answer(
         assert len(bot.list_thread(question)) == 2
 
 
-async def test_edits_of_other_messages_and_of_the_bot_do_nothing(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        message = await slack.post_message("grace", "general", "hi")
-        await slack.edit_message("grace", message, "hi all")
-        await slack.delete_message("grace", message)
-        question = await bot.mention_bot("ada", "general", "one")
-        await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
-        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
-        assert len(await bot.list_inbox_messages()) == 1
+async def test_edits_of_other_messages_and_of_the_bot_do_nothing(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    message = await slack.post_message("grace", "general", "hi")
+    await slack.edit_message("grace", message, "hi all")
+    await slack.delete_message("grace", message)
+    question = await bot.mention_bot("ada", "general", "one")
+    await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
+    await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+    assert len(await bot.list_inbox_messages()) == 1
 
 
 async def test_an_edit_that_cannot_be_stored_is_redelivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,6 @@ from channels.settings import BackfillLimits
 from channels.slack.client import auth
 from channels.slack.events import history
 from chatrig.slack import SlackMessage, SlackSimulator
-from core.errors import StoreError
-from core.inbox.store import InboxStore
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo, wait_until
 
@@ -162,18 +160,17 @@ async def test_the_backfill_reads_several_pages(
 
 
 async def test_a_message_on_a_dead_connection_is_backfilled(
-    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, bot: WiredSlackBot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.wait_for_messages(1)
-        await slack.freeze_sockets()
-        question = await slack.post_message("ada", slack.open_dm("ada"), "are you there?")
-        await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == question.ts)
-        await slack.discard_pending()
-        await slack.wait_until_connected()
-        await bot.wait_for_texts(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
-        assert "slack: backfill of" in caplog.text
+    await slack.post_message("ada", slack.open_dm("ada"), "hello")
+    await bot.wait_for_messages(1)
+    await slack.freeze_sockets()
+    question = await slack.post_message("ada", slack.open_dm("ada"), "are you there?")
+    await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == question.ts)
+    await slack.discard_pending()
+    await slack.wait_until_connected()
+    await bot.wait_for_texts(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
+    assert "slack: backfill of" in caplog.text
 
 
 async def test_a_message_that_is_delivered_redelivered_and_backfilled_is_answered_once(
@@ -197,38 +194,6 @@ async def test_a_message_that_is_delivered_redelivered_and_backfilled_is_answere
             assert len(await bot.wait_for_messages(5)) == 5
             assert list_answered_texts(slack, root) == ["ada: one", "ada: 1", "ada: 3"]
             assert all(len(list_bot_texts(slack, message)) == 1 for message in messages[::2])
-
-
-async def test_messages_during_an_outage_are_answered_after_it(
-    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    accept, is_down = InboxStore.accept, False
-
-    async def fail_while_down(self: InboxStore, inbound: Any) -> Any:
-        if is_down:
-            raise StoreError("out of reach")
-        return await accept(self, inbound)
-
-    monkeypatch.setattr(InboxStore, "accept", fail_while_down)
-    async with run_bot(slack, tmp_path, echo) as bot:
-        await slack.post_message("ada", slack.open_dm("ada"), "hello")
-        await bot.wait_for_messages(1)
-        is_down = True
-        one = await slack.post_message("ada", slack.open_dm("ada"), "one")
-        await wait_until(lambda: "messages are not stored yet" in caplog.text)
-        assert not any(e.acknowledged_at for e in slack.envelopes if e.payload["event"].get("ts") == one.ts)
-        await slack.discard_pending()
-        is_down = False
-        await bot.wait_for_texts(one, lambda texts: texts == ["one", "heard: one"])
-        is_down = True
-        two = await slack.post_message("ada", slack.open_dm("ada"), "two")
-        await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == two.ts)
-        await wait_until(lambda: caplog.text.count("an event cannot be processed") >= 2)
-        await slack.discard_pending()
-    is_down = False
-    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
-    async with run_bot(slack, tmp_path, echo) as bot:
-        await bot.wait_for_texts(two, lambda texts: texts == ["two", "heard: two"])
 
 
 # Failed backfills

@@ -36,48 +36,23 @@ def list_model_messages(bot: WiredSlackBot) -> list[str]:
 
 
 @BOTH_MODES
-async def test_with_several_threads_the_user_chooses_one_to_reset(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        questions = [
-            await bot.mention_bot("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)
-        ]
-        await bot.mention_bot("grace", "general", "mine")
-        await bot.wait_for_turns(8)
-        choice = await run_command(bot, "ada", "general", "/reset")
-        assert choice.text == words.CHOOSE_RESET
-        newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MAX_CHOICES, -1)]
-        assert list(choice.buttons) == newest
-        with pytest.raises(ValueError, match="no button"):
-            await slack.click_button("grace", choice, choice.buttons[newest[1]])
-        assert await slack.click_button("ada", choice, choice.buttons[newest[1]])
-        await slack.wait_for(lambda: choice.text == words.RESET_DONE)
-        assert choice.buttons == {}
-        for n, counted in ((5, 1), (6, 2)):
-            await bot.mention_bot("ada", "general", "again", thread_ts=questions[n].ts)
-            await bot.wait_for_texts(questions[n], lambda texts: "heard: ada: again" in texts)
-            assert len(list_model_messages(bot)) == counted
-
-
-async def test_a_forged_button_resets_nothing(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await bot.mention_bot("ada", "random", "one")
-        await bot.mention_bot("ada", "general", "one")
-        await bot.mention_bot("ada", "general", "two")
-        await bot.wait_for_turns(3)
-        choice = await run_command(bot, "ada", "general", "/reset")
-        body = {
-            "type": "block_actions",
-            "team": {"id": slack.team_id},
-            "channel": {"id": slack.channels["general"].id},
-            "user": {"id": slack.people["ada"].id},
-            "trigger_id": "1.2.3",
-            "response_url": "",
-        }
-        elsewhere = f"slack:{slack.team_id}:{question.channel.id}:{question.ts}"
-        for made_up in (f"pick:reset:{elsewhere}", "pick:reset", f"pick:nothing:{elsewhere}"):
-            assert await bot.dispatch({**body, "actions": [{"action_id": made_up}]}) == 200
-        assert choice.text == words.CHOOSE_RESET
-        assert "reset" not in {row.outcome for row in await bot.list_inbox_messages()}
+async def test_with_several_threads_the_user_chooses_one_to_reset(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    questions = [await bot.mention_bot("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)]
+    await bot.mention_bot("grace", "general", "mine")
+    await bot.wait_for_turns(8)
+    choice = await run_command(bot, "ada", "general", "/reset")
+    assert choice.text == words.CHOOSE_RESET
+    newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MAX_CHOICES, -1)]
+    assert list(choice.buttons) == newest
+    with pytest.raises(ValueError, match="no button"):
+        await slack.click_button("grace", choice, choice.buttons[newest[1]])
+    assert await slack.click_button("ada", choice, choice.buttons[newest[1]])
+    await slack.wait_for(lambda: choice.text == words.RESET_DONE)
+    assert choice.buttons == {}
+    for n, counted in ((5, 1), (6, 2)):
+        await bot.mention_bot("ada", "general", "again", thread_ts=questions[n].ts)
+        await bot.wait_for_texts(questions[n], lambda texts: "heard: ada: again" in texts)
+        assert len(list_model_messages(bot)) == counted
 
 
 async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackSimulator, tmp_path: Path) -> None:
@@ -96,41 +71,25 @@ async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackS
             assert text in response
 
 
-async def test_models_and_agents_are_listed_before_the_first_question(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        assert MODELS[1] in (await run_command(bot, "ada", "general", "/model")).text
-        assert "`parley`" in (await run_command(bot, "ada", "general", "/agent")).text
-        assert (await run_command(bot, "ada", "general", "/model", MODELS[1])).text == words.NOTHING_TO_RESET
+async def test_models_and_agents_are_listed_before_the_first_question(bot: WiredSlackBot) -> None:
+    assert MODELS[1] in (await run_command(bot, "ada", "general", "/model")).text
+    assert "`parley`" in (await run_command(bot, "ada", "general", "/agent")).text
+    assert (await run_command(bot, "ada", "general", "/model", MODELS[1])).text == words.NOTHING_TO_RESET
 
 
-async def test_an_unknown_export_format_is_rejected_before_a_thread_is_chosen(
-    slack: SlackSimulator, tmp_path: Path
-) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        for number in ("one", "two"):
-            await bot.mention_bot("ada", "general", number)
-        await bot.wait_for_turns(2)
-        assert (await run_command(bot, "ada", "general", "/export", "pdf")).text == words.UNKNOWN_EXPORT_FORMAT
-        assert (await run_command(bot, "ada", "general", "/export", "JSON")).text == words.CHOOSE_EXPORT
+async def test_an_unknown_export_format_is_rejected_before_a_thread_is_chosen(bot: WiredSlackBot) -> None:
+    for number in ("one", "two"):
+        await bot.mention_bot("ada", "general", number)
+    await bot.wait_for_turns(2)
+    assert (await run_command(bot, "ada", "general", "/export", "pdf")).text == words.UNKNOWN_EXPORT_FORMAT
+    assert (await run_command(bot, "ada", "general", "/export", "JSON")).text == words.CHOOSE_EXPORT
 
 
-async def test_a_direct_message_cannot_be_muted(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        question = await slack.post_message("ada", slack.open_dm("ada").id, "one")
-        await bot.wait_for_texts(question, lambda texts: texts[1:] == ["heard: one"])
-        await slack.post_message("ada", question.channel.id, "mute", thread_ts=question.ts)
-        await bot.wait_for_texts(question, lambda texts: texts[2:] == ["mute", words.CANNOT_MUTE_DM])
-
-
-async def test_stop_ends_only_the_turn_of_its_user(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
-        question = await bot.mention_bot("ada", "general", "a story")
-        await bot.wait_for_texts(question, lambda texts: "Once" in texts)
-        assert (await run_command(bot, "grace", "general", "/stop")).text == words.NOTHING_TO_RESET
-        assert (await run_command(bot, "ada", "general", "/stop")).text == words.STOPPING
-        await bot.wait_for_texts(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
-        (row,) = await bot.wait_for_turns(1)
-        assert row.state == "cancelled"
+async def test_a_direct_message_cannot_be_muted(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    question = await slack.post_message("ada", slack.open_dm("ada").id, "one")
+    await bot.wait_for_texts(question, lambda texts: texts[1:] == ["heard: one"])
+    await slack.post_message("ada", question.channel.id, "mute", thread_ts=question.ts)
+    await bot.wait_for_texts(question, lambda texts: texts[2:] == ["mute", words.CANNOT_MUTE_DM])
 
 
 async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: SlackSimulator, tmp_path: Path) -> None:
@@ -155,18 +114,17 @@ async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: S
         assert "So it is. So it is." in file.data.decode()
 
 
-async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        direct = slack.open_dm("ada")
-        question = await slack.post_message("ada", direct, "one")
-        await slack.post_message("ada", direct, "two")
-        await bot.wait_for_turns(2)
-        choice = await run_command(bot, "ada", direct, "/export")
-        assert choice.text == words.CHOOSE_EXPORT
-        assert await slack.click_button("ada", choice, choice.buttons["one"])
-        await slack.wait_for(lambda: choice.text == words.SENT_IN_THREAD)
-        (file_message,) = [message for message in bot.list_thread(question) if message.files]
-        assert "one" in file_message.files[0].data.decode()
+async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: SlackSimulator, bot: WiredSlackBot) -> None:
+    direct = slack.open_dm("ada")
+    question = await slack.post_message("ada", direct, "one")
+    await slack.post_message("ada", direct, "two")
+    await bot.wait_for_turns(2)
+    choice = await run_command(bot, "ada", direct, "/export")
+    assert choice.text == words.CHOOSE_EXPORT
+    assert await slack.click_button("ada", choice, choice.buttons["one"])
+    await slack.wait_for(lambda: choice.text == words.SENT_IN_THREAD)
+    (file_message,) = [message for message in bot.list_thread(question) if message.files]
+    assert "one" in file_message.files[0].data.decode()
 
 
 async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(

@@ -13,20 +13,19 @@ from channels.slack.replies import assistant
 from channels.slack.settings import DEFAULT_PROMPTS
 from chatrig.models import Pause, Say
 from chatrig.slack import SlackSimulator
-from tests.channels.slack.conftest import run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo
 
 
 async def test_a_user_who_opens_the_direct_messages_gets_suggested_prompts(
-    slack: SlackSimulator, tmp_path: Path
+    slack: SlackSimulator, bot: WiredSlackBot
 ) -> None:
-    async with run_bot(slack, tmp_path, echo):
-        await slack.open_home("ada", "home")
-        await slack.open_home("ada")
-        direct = slack.open_dm("ada")
-        await slack.wait_for(lambda: direct.prompts == tuple((prompt, prompt) for prompt in DEFAULT_PROMPTS))
-        assert [call.error for call in slack.calls if call.method.startswith("assistant.")] == [None]
-        assert all(envelope.acknowledged_at for envelope in slack.envelopes)
+    await slack.open_home("ada", "home")
+    await slack.open_home("ada")
+    direct = slack.open_dm("ada")
+    await slack.wait_for(lambda: direct.prompts == tuple((prompt, prompt) for prompt in DEFAULT_PROMPTS))
+    assert [call.error for call in slack.calls if call.method.startswith("assistant.")] == [None]
+    assert all(envelope.acknowledged_at for envelope in slack.envelopes)
 
 
 async def test_without_prompts_nothing_is_suggested(slack: SlackSimulator, tmp_path: Path) -> None:
@@ -74,17 +73,16 @@ async def test_a_thread_keeps_its_status_between_the_streams_of_a_reply(slack: S
 
 
 async def test_without_the_agent_scope_the_bot_answers_and_pauses_status_calls(
-    slack: SlackSimulator, tmp_path: Path
+    slack: SlackSimulator, bot: WiredSlackBot
 ) -> None:
-    async with run_bot(slack, tmp_path, echo) as bot:
-        slack.scopes.discard("assistant:write")
-        for text in ("one", "two"):
-            question = await slack.post_message("ada", slack.open_dm("ada"), text)
-            await bot.wait_for_texts(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
-            await bot.platform._assistant.drain(5)
-        statuses = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
-        assert set(statuses) <= {"processing", "active"}
-        assert len(statuses) <= 2
+    slack.scopes.discard("assistant:write")
+    for text in ("one", "two"):
+        question = await slack.post_message("ada", slack.open_dm("ada"), text)
+        await bot.wait_for_texts(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
+        await bot.platform._assistant.drain(5)
+    statuses = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
+    assert set(statuses) <= {"processing", "active"}
+    assert len(statuses) <= 2
 
 
 async def test_the_status_of_a_thread_is_cleared_after_a_crash(slack: SlackSimulator, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from chatrig.slack.state.controls import find_controls
 from core.conversations.feedback import FeedbackStore
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 
 EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
 
@@ -59,25 +59,6 @@ async def test_buttons_are_added_by_the_end_of_a_stream_without_another_call(
         assert ends.count("chat.stopStream") == 1
         stopped = next(call for call in slack.calls if call.method == "chat.stopStream")
         assert stopped.arguments["blocks"]
-
-
-@EITHER
-@BOTH_MODES
-async def test_the_author_can_regenerate_an_answer_in_place(
-    slack: SlackSimulator, tmp_path: Path, streaming: Any
-) -> None:
-    async with run_bot(slack, tmp_path, "Blue.", "Azure.", streaming=streaming) as bot:
-        question = await bot.mention_bot("ada", "general", "which colour?")
-        answer = await wait_for_answer(bot, question, "Blue.")
-        assert await slack.click_button("grace", answer, answer.buttons[words.REGENERATE])
-        await bot.wait_for_texts(question, lambda texts: words.RETRY_NOT_ALLOWED in texts)
-        assert await slack.click_button("ada", answer, answer.buttons[words.REGENERATE])
-        await slack.wait_for(lambda: answer.text == "Azure.")
-        await bot.wait_for_turns(2)
-        assert [m.text for m in bot.list_thread(question) if m.ephemeral_to is None] == [
-            f"@{slack.bot_name} which colour?",
-            "Azure.",
-        ]
 
 
 async def test_a_press_is_acknowledged_before_it_is_processed(

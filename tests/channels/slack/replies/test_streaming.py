@@ -16,7 +16,6 @@ from channels.i18n.messages import ENGLISH, PLACEHOLDER
 from channels.replies.chunk_planner import ChunkPlanner
 from channels.replies.diff import StartStream
 from channels.replies.executor import Executor
-from channels.replies.reply import Reply
 from channels.replies.stream import Card, TaskCards
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3
@@ -173,16 +172,6 @@ async def test_tools_are_tasks_that_stay_above_an_unedited_answer(reply: Streame
     assert reply.tasks == [("Using search web", "complete"), ("Using read", "complete")]
 
 
-async def test_an_unchanged_text_is_appended_once(reply: StreamedReply) -> None:
-    await reply.begin()
-    await reply.write("", waited=" (15 s)")
-    assert reply.messages[0].tasks[0].title == f"{PLACEHOLDER} (15 s)"
-    await reply.write("a")
-    for _ in range(3):
-        assert await reply.write("a")
-    assert reply.list_calls("chat.appendStream") == ["appendStream"] * 2
-
-
 async def test_text_that_may_still_change_is_not_appended(reply: StreamedReply) -> None:
     await reply.begin()
     for text in ("See **bo", "See **bold** [the pa", "See **bold** [the page](https://x.y/z) <", "See **bold** "):
@@ -229,13 +218,6 @@ async def test_retracted_text_is_removed_even_if_the_new_text_is_its_prefix(repl
     assert reply.texts == ["Yes"]
     await reply.end("Yes")
     reply.check_complete("Yes")
-
-
-async def test_a_different_final_text_is_an_edit_of_the_same_message(reply: StreamedReply) -> None:
-    await reply.begin()
-    await reply.write("Half an")
-    await reply.end("Another answer.")
-    reply.check_complete("Another answer.")
 
 
 async def test_a_long_reply_continues_in_another_stream(reply: StreamedReply) -> None:
@@ -307,34 +289,6 @@ async def test_an_edit_is_reserved_only_for_a_stream_that_ends_with_one(reply: S
     reply.check_complete("one two")
 
 
-async def test_a_stream_that_slack_ended_is_continued_by_edits(reply: StreamedReply) -> None:
-    await reply.begin()
-    await reply.write("one")
-    await reply.slack.end_streams()
-    await reply.write("one two")
-    assert reply.texts == ["one two"]
-    await reply.end("one two three")
-    reply.check_complete("one two three")
-
-
-async def test_a_stream_that_slack_ended_gets_its_final_text(reply: StreamedReply) -> None:
-    await reply.begin()
-    await reply.write("one")
-    await reply.slack.end_streams()
-    await reply.end("one two")
-    reply.check_complete("one two")
-
-
-async def test_a_deleted_message_is_posted_again(reply: StreamedReply, web: AsyncWebClient) -> None:
-    await reply.begin()
-    await reply.write("one")
-    await web.chat_stopStream(channel=reply.question.channel.id, ts=reply.known[0])
-    await web.chat_delete(channel=reply.question.channel.id, ts=reply.known[0])
-    await reply.write("one two")
-    await reply.end("one two three")
-    assert reply.texts == ["one two three"]
-
-
 def _lose_all(slack: SlackSimulator, method: str) -> None:
     slack.faults.lose_response(method)
     slack.faults.fail("conversations.replies")
@@ -364,20 +318,6 @@ async def test_a_reply_is_complete_and_shown_once_whatever_call_fails(
         await reply.write(text)
     await reply.end("one two three four")
     reply.check_complete("one two three four")
-
-
-async def test_a_stream_whose_start_was_lost_is_found_and_edited(reply: StreamedReply) -> None:
-    reply.slack.faults.lose_response("chat.startStream")
-    await reply.begin()
-    await reply.write("one")
-    assert reply.list_calls() == ["startStream", "stopStream", "update", "update"]
-
-
-async def test_after_a_failed_start_the_reply_is_posted(reply: StreamedReply) -> None:
-    reply.slack.faults.fail("chat.startStream")
-    await reply.begin()
-    assert reply.list_calls() == ["startStream", "postMessage"]
-    assert reply.texts == [PLACEHOLDER]
 
 
 async def test_a_refused_stream_pauses_streaming_for_other_replies(
@@ -436,16 +376,6 @@ async def test_no_stream_is_started_without_a_call_to_stop_it(
         started.append(on.list_calls("chat.startStream"))
     assert len(started[-1]) == 20
     assert not [call for call in slack.calls if call.rate_limited]
-
-
-async def test_a_restart_during_a_stream_completes_its_message(reply: StreamedReply) -> None:
-    await reply.begin()
-    await reply.write("half an ans")
-    assert await reply.find() == reply.known
-    reply.restart(reply.create_surface())
-    await reply.end("half an answer")
-    assert reply.list_calls()[2:] == ["update", "stopStream", "update"]
-    reply.check_complete("half an answer")
 
 
 async def test_a_restart_finds_streamed_and_posted_messages_in_order(reply: StreamedReply) -> None:
@@ -548,24 +478,6 @@ async def test_a_reply_without_a_known_author_is_edited(
         await on.begin()
         await on.end("done")
     assert on.list_calls() == ["postMessage", "update"]
-
-
-async def test_a_reply_streams_beyond_the_size_of_one_message(
-    slack: SlackSimulator, web: AsyncWebClient, streams: StreamPolicy
-) -> None:
-    on = StreamedReply(slack, web, await slack.post_message("ada", slack.open_dm("ada"), "question"), streams)
-    text = "\n\n".join(f"**Point {number}**: " + "word " * 50 for number in range(40))
-
-    async def save_ids(ids: Any) -> None:
-        on.known = list(ids)
-
-    async with Reply(on.surface, save_ids=save_ids) as reply:
-        for start in range(0, len(text), 200):
-            reply.feed(text[start : start + 200])
-            await asyncio.sleep(0.02)
-        await reply.close(text)
-    on.check_complete(*[chunk.text for chunk in create_plan(text, Priority.FINAL).chunks])
-    assert on.list_calls("chat.startStream")
 
 
 async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSimulator, tmp_path: Path) -> None:
