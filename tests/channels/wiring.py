@@ -50,6 +50,7 @@ from core.sessions.prompt_text import QUOTE_END
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
+from core.store.schema import metadata
 from core.store.schema import turns as turns_table
 from core.store.workers.lease import Lease
 from core.store.workers.shard_assignment import ShardAssignment
@@ -304,6 +305,15 @@ class WiredBot:
         async with self.database.read() as connection:
             query = sa.select(inbox_table).where(is_message(inbox_table)).order_by(inbox_table.c.id)
             return list((await connection.execute(query)).all())
+
+
+async def find_tables_with(bot: WiredBot, text: str) -> list[str]:
+    """Return the table name of each database row that contains the text."""
+    async with bot.database.read() as connection:
+        rows = [
+            (table.name, row) for table in metadata.sorted_tables for row in await connection.execute(sa.select(table))
+        ]
+    return [name for name, row in rows if text in str(row)]
 
 
 def echo(request: ReceivedRequest) -> str:

@@ -3,17 +3,15 @@
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from bot import settings as configuration
 from channels.access import DM_RULE, AccessRules
 from channels.i18n import messages as words
 from chatrig.discord import DiscordMessage, DiscordSimulator
 from core.errors import SurfaceError
-from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from tests.channels.discord.conftest import WiredDiscordBot, run_bot
-from tests.channels.wiring import echo
+from tests.channels.wiring import echo, find_tables_with
 
 OPEN_DM = "POST /users/@me/channels"
 
@@ -40,15 +38,6 @@ async def wait_until_processed(bot: WiredDiscordBot) -> None:
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.wait_for_replies(last, "heard: last")
     await bot.adapter._intake.drain(20)
-
-
-async def find_tables_with(bot: WiredDiscordBot, message: str) -> list[str]:
-    """Return the table name of each database row that contains the text."""
-    async with bot.database.read() as connection:
-        rows = [
-            (table.name, row) for table in metadata.sorted_tables for row in await connection.execute(sa.select(table))
-        ]
-    return [name for name, row in rows if message in str(row)]
 
 
 async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: DiscordSimulator, tmp_path: Path) -> None:

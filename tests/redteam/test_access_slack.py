@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from channels.access import AccessRules
 from channels.commands import handlers
@@ -15,12 +14,11 @@ from channels.slack.interactions.shortcuts import ASK, ASK_INPUT
 from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 from chatrig.slack import SlackSimulator
 from core.errors import StoreError, SurfaceError
-from core.store.schema import metadata
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import to_adk_tool
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
-from tests.channels.wiring import echo
+from tests.channels.wiring import echo, find_tables_with
 from tests.fixtures.buttons import wait_for_button
 
 
@@ -57,16 +55,6 @@ async def wait_until_processed(bot: WiredSlackBot, n: int = 0) -> None:
 async def wait_for_inbox_rows(bot: WiredSlackBot, count: int) -> None:
     """Wait until the inbox has at least `count` rows."""
     await bot.database.wait_until(bot.list_inbox_messages, lambda rows: len(rows) >= count)
-
-
-async def find_tables_with(bot: WiredSlackBot, words_: str) -> list[str]:
-    """Return the table name of each database row that contains the text."""
-    found = []
-    async with bot.database.read() as connection:
-        for table in metadata.sorted_tables:
-            rows = (await connection.execute(sa.select(table))).all()
-            found += [table.name for row in rows if words_ in str(row)]
-    return found
 
 
 async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSimulator, tmp_path: Path) -> None:

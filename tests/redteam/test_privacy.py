@@ -25,9 +25,8 @@ from core.usage.prices import Prices
 from tests.channels.discord.conftest import run_bot as discord_running
 from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.slack.conftest import run_bot as slack_running
-from tests.channels.wiring import echo, wait_until
+from tests.channels.wiring import echo, find_tables_with, wait_until
 from tests.fixtures.inbox_messages import inbound
-from tests.redteam.test_access_slack import find_tables_with
 
 
 @pytest.fixture

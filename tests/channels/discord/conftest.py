@@ -17,7 +17,6 @@ from channels.access import AccessPolicy, AccessRules
 from channels.discord import adapter
 from channels.discord.adapter import DiscordAdapter
 from channels.discord.client import shards
-from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
 from channels.discord.invite import required_permissions
 from channels.discord.platform import DiscordPlatform
@@ -107,18 +106,12 @@ def create_settings(server: DiscordSimulator, **kwargs: Any) -> DiscordSettings:
 
 
 @pytest.fixture
-async def api(server: DiscordSimulator) -> AsyncIterator[DiscordApi]:
-    """Yield the API of a client with a login, but without a gateway connection."""
-    new_client = make_client(create_settings(server))
-    api = DiscordApi(new_client, pauses=PAUSES)
-    await log_in(new_client, create_settings(server))
-    yield api
-    await new_client.close()
-
-
-@pytest.fixture
-def client(api: DiscordApi) -> discord.Client:
-    return api._client
+async def client(server: DiscordSimulator) -> AsyncIterator[discord.Client]:
+    """Yield a client with a login, but without a gateway connection."""
+    client = make_client(create_settings(server))
+    await log_in(client, create_settings(server))
+    yield client
+    await client.close()
 
 
 class WiredDiscordBot(WiredBot):

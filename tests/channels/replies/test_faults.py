@@ -297,20 +297,6 @@ async def remove_channel(chat: Chat, name: str) -> None:
         chat.simulator.faults.fail(name, 99, status=404, code=10003)
 
 
-async def delete_reply_during_answer(chat: Chat) -> Any:
-    """Post a message, delete the growing reply, and return the row of the ended turn."""
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(delete_reply(chat))
-        await chat.say("slowly")
-    return await wait_for_turns(chat, 1)
-
-
-async def test_a_message_deleted_during_an_answer_is_posted_again(chat: Chat) -> None:
-    row = await delete_reply_during_answer(chat)
-    assert (row.state, row.error) == ("done", None)
-    check_reply(chat, "edit")
-
-
 async def test_a_thread_archived_during_an_answer_is_reopened_and_a_channel_is_not(
     chat: Chat, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -329,7 +315,10 @@ async def test_a_thread_archived_during_an_answer_is_reopened_and_a_channel_is_n
 async def test_a_deleted_stream_is_posted_again_and_an_archived_channel_is_reported(
     streaming_chat: SlackChat, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert (await delete_reply_during_answer(streaming_chat)).state == "done"
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(delete_reply(streaming_chat))
+        await streaming_chat.say("slowly")
+    assert (await wait_for_turns(streaming_chat, 1)).state == "done"
     check_reply(streaming_chat, "edit")
     caplog.clear()
     streaming_chat.root = None

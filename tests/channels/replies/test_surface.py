@@ -167,28 +167,6 @@ async def test_a_transient_failure_is_retried_and_shown_once(reply: SurfaceReply
     assert reply.texts == ["one", "two"]
 
 
-async def test_an_edit_with_a_lost_response_is_retried(reply: SurfaceReply) -> None:
-    await reply.show("…", priority=Priority.PROGRESS)
-    reply.simulator.faults.lose_response(reply.calls["edit"], 2)
-    assert await reply.show("done")
-    assert reply.count_calls("edit") == 3
-
-
-async def test_a_post_whose_response_was_lost_is_found_and_not_repeated(reply: SurfaceReply) -> None:
-    reply.simulator.faults.lose_response(reply.calls["post"], 2)
-    assert await reply.show("one", "two")
-    assert reply.texts == ["one", "two"]
-    assert reply.count_calls("post") == 2
-
-
-async def test_a_lost_post_is_found_even_if_the_first_search_fails(reply: SurfaceReply) -> None:
-    reply.simulator.faults.lose_response(reply.calls["post"])
-    reply.simulator.faults.fail(reply.calls["find"], status=503)
-    assert await reply.show("one")
-    assert reply.texts == ["one"]
-    assert reply.count_calls("post") == 1
-
-
 async def test_an_unreachable_platform_is_given_up_after_some_attempts(reply: SurfaceReply) -> None:
     reply.simulator.faults.fail(reply.calls["post"], 50, status=503)
     with pytest.raises(SurfaceError, match=r"the platform cannot be reached \(HTTP 503\)$"):

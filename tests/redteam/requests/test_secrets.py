@@ -28,7 +28,7 @@ from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
 from tests.channels.commands.why_requests import run_why_command
 from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_simulator, wait_for_texts
-from tests.redteam.test_access_slack import find_tables_with
+from tests.channels.wiring import find_tables_with
 
 #: A secret that no pattern recognizes, under a name that no pattern recognizes; and one too short to be searched for.
 SECRET, PIN = "hunter2-zq", "917"
