@@ -214,7 +214,7 @@ class AcceptanceBot:
             return replies[-1] if replies and condition(replies[-1].text) else None
 
         try:
-            reply = await platform.wait_for(find_reply, timeout=60)
+            reply: BotMessage | None = await platform.wait_for(find_reply, timeout=60)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.program.log[-4000:]}") from None
         assert reply is not None

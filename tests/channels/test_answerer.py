@@ -252,14 +252,6 @@ async def test_a_turn_of_a_dead_process_resumes_in_its_message(
             assert len(questions) == 1
 
 
-async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: SlackSimulator, tmp_path: Path) -> None:
-    async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
-        await bot.restart_worker(attempt=3)
-        row = await get_outcome(bot)
-        assert bot.list_texts(question)[1:] == [words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, row.id)]
-        assert (row.state, row.attempt) == ("failed", 4)
-
-
 async def test_an_answer_that_cannot_be_rendered_is_posted_as_a_file(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(state="answered", text="Half an answer is none.", attempt=3)

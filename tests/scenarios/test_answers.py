@@ -113,7 +113,7 @@ async def test_an_answer_in_steps_shows_each_step_once(start: StartBot) -> None:
     steps = [f"Step {number}: " + " ".join(f"w{number}.{word}" for word in range(66)) for number in (1, 2, 3)]
 
     def work(request: ReceivedRequest) -> ScriptedResponse:
-        done = len(request.tool_results)
+        done = sum(role == "tool" for role, _ in request.messages)
         step = Say(steps[done], pieces=67, pace=0.01)
         return [step, CallTool("current_time", {"timezone": "UTC"}, id=f"c{done}")] if done < 2 else [step]
 

@@ -164,6 +164,15 @@ async def test_a_model_can_be_chosen_before_the_first_question(recorder: IntakeR
     assert (await recorder.claim_turn()).model == MODELS[1]
 
 
+async def test_a_session_without_an_answer_has_a_status_and_an_export(recorder: IntakeRecorder) -> None:
+    await recorder.receive("hello")
+    await recorder.receive("info")
+    assert ENGLISH(words.STATUS_AGENT, agent="parley") in recorder.said[0]
+    assert words.STATUS_SINCE.partition("{")[0] not in recorder.said[0]
+    await recorder.receive("export")
+    assert recorder.said[1] == words.EXPORTED
+
+
 async def test_a_failed_command_answer_is_logged(recorder: IntakeRecorder, caplog: pytest.LogCaptureFixture) -> None:
     recorder.platform.error = SurfaceError("forbidden")
     await recorder.receive("reset")

@@ -87,14 +87,6 @@ async def test_the_model_reads_the_files_of_a_quoted_message(simulator: Any, tmp
         assert prompt.count(B64) == 1
 
 
-async def test_the_model_reads_a_quoted_file_without_text(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, "A cat.") as chat:
-        quoted = await post(simulator, "ada", "", {"cat.png": PNG})
-        await ask(chat, quoted, "what does the picture show?")
-        await wait_for_answer(chat, "A cat.")
-        assert get_prompt(chat).count(B64) == 1
-
-
 async def test_the_model_reads_the_files_of_a_forwarded_message(simulator: Any, tmp_path: Path) -> None:
     async with run_conversation(simulator, tmp_path, "A plan.") as chat:
         await forward(simulator, "ada", await post(simulator, "grace", "see", {"plan.csv": b"Mon;write\n"}))

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
-from channels.slack.replies.surface import SlackSurface
 from chatrig.models import Fail, Pause, ReceivedRequest, Say, ScriptedResponse, Stall
 from core.errors import ProviderTimeoutError, StoreError
 from core.store.database import Database
@@ -69,18 +67,6 @@ def create_failing_script(answer: ScriptedResponse = "It is 42.", failure: Scrip
 # Long answers
 
 
-async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(simulator: Any, tmp_path: Path) -> None:
-    async with run_conversation(simulator, tmp_path, Say(LONG, pieces=40), max_chunks=2) as chat:
-        await chat.say("long")
-        (row,) = await wait_for_turns(chat)
-        texts = list_texts(chat)
-        assert len(texts) == 2
-        assert texts[0].startswith("Paragraph 0.")
-        assert texts[1].endswith(words.FULL_ANSWER_IN_FILE)
-        assert chat.list_files() == [("answer.md", LONG.encode())]
-        assert row.state == "done"
-
-
 async def test_a_growing_answer_has_a_limited_number_of_chunks(simulator: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say(LONG, pieces=4), Pause(go_on), Say("\n\nThe end.")]
@@ -113,27 +99,6 @@ async def test_without_file_permission_the_answer_is_posted_in_chunks(simulator:
         assert row.state == "done"
         assert not chat.list_files()
         assert "".join(" ".join(list_texts(chat)).split()) == "".join(LONG.split())
-
-
-@pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "not shown"])
-async def test_an_answer_file_is_posted_once_despite_a_crash(
-    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
-) -> None:
-    async with run_conversation(simulator, tmp_path, LONG, max_chunks=2) as chat:
-        with monkeypatch.context() as death:
-            death.setattr(TurnStore, "end", create_crash(chat))
-            if not is_shown:
-                death.setattr(SlackSurface, "_share", create_crash(chat))
-                death.setattr(DiscordApi, "set_files", create_crash(chat))
-            await chat.say("long")
-            await wait_for_texts(chat, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
-            await chat.bot.worker.stop(5)
-        assert len(chat.list_files()) == is_shown
-    async with run_conversation(simulator, tmp_path, "never said", max_chunks=2) as chat:
-        assert (await wait_for_turns(chat))[0].state == "done"
-        assert chat.list_files() == [("answer.md", LONG.encode())]
-        assert len(list_texts(chat)) == 2
-        assert list_texts(chat)[-1].endswith(words.FULL_ANSWER_IN_FILE)
 
 
 async def test_an_incomplete_upload_is_repeated(

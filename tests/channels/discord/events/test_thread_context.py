@@ -142,15 +142,6 @@ async def list_context_files(bot: WiredDiscordBot, count: int) -> list[tuple[str
     ]
 
 
-@pytest.mark.parametrize("author", ["ada", "grace"])
-async def test_a_quoted_message_brings_its_files(server: DiscordSimulator, bot: WiredDiscordBot, author: str) -> None:
-    files = {"cat.png": b"\x89PNG", "message.txt": b"a long text"}
-    message = await server.post_message(author, "general", "", files=files)
-    await bot.mention_bot("ada", "general", "what is in the picture?", reply_to=message)
-    name = server.people[author].display_name
-    assert await list_context_files(bot, 1) == [(name, "quoted", file, data) for file, data in files.items()]
-
-
 @pytest.mark.parametrize("is_expired", [False, True])
 async def test_a_forward_brings_the_files_of_the_first_message(
     server: DiscordSimulator, bot: WiredDiscordBot, is_expired: bool
@@ -210,17 +201,6 @@ async def test_a_message_that_is_asked_about_brings_its_files(server: DiscordSim
         await server.run_message_command("ada", asked, words.ASK_ABOUT)
     await bot.wait_for_turns(2)
     assert all("lunch at noon" in text for text in bot.list_model_messages())
-
-
-async def test_a_link_that_somebody_typed_brings_no_file(server: DiscordSimulator, bot: WiredDiscordBot) -> None:
-    server.add_channel("secret", members=["grace"])
-    secret = await server.post_message("grace", "secret", "", files={"plan.txt": b"the plan"})
-    url = f"{server.api_url}/attachments/{secret.channel.id}/{secret.content.attachments[0].id}/plan.txt"
-    message = await server.post_message("ada", "general", f"see {url}")
-    await server.unfurl_link(message)
-    await bot.mention_bot("ada", "general", f"read {url}", reply_to=message)
-    assert await list_context_files(bot, 1) == []
-    assert server.downloads == []
 
 
 async def test_a_message_of_another_channel_is_not_quoted(server: DiscordSimulator, bot: WiredDiscordBot) -> None:

@@ -18,7 +18,7 @@ from core.inbox.store import InboxStore
 from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
-from tests.channels.discord.conftest import CALLBACK, FOLLOW_UP, POST, WiredDiscordBot, run_bot, wait_until
+from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, WiredDiscordBot, run_bot, wait_until
 from tests.channels.wiring import MODELS, echo
 
 
@@ -320,3 +320,10 @@ async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordS
     missed = await bot.mention_bot("ada", "general", "three")
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(missed, "heard: Ada Lovelace: three")
+
+
+async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSimulator, tmp_path: Path) -> None:
+    async with run_bot(server, tmp_path, echo) as bot:
+        server.faults.fail(ANSWER, status=503)
+        responses = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
+        await wait_for_response(bot, responses, "heard: one")

@@ -10,6 +10,7 @@ from channels.commands.handlers import COMMAND_DESCRIPTIONS
 from channels.discord import dispatcher
 from channels.i18n import messages as words
 from chatrig.discord import DiscordSimulator
+from core.errors import StoreError
 from core.inbox.store import InboxStore
 from tests.channels.discord.conftest import ANSWER, CALLBACK, WiredDiscordBot, run_bot, run_discord
 from tests.channels.wiring import echo
@@ -148,3 +149,14 @@ async def test_a_start_does_not_depend_on_the_commands(
     async with run_bot(server, tmp_path, echo) as bot:
         assert len(bot.list_calls("GET /gateway/bot")) == 2  # for the number of shards, and for one connection
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+
+
+async def test_a_database_failure_is_reported_to_the_user(
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def raise_store_error(self: InboxStore, session_id: str) -> bool:
+        raise StoreError("out of reach")
+
+    monkeypatch.setattr(InboxStore, "has_session", raise_store_error)
+    async with run_bot(server, tmp_path, echo) as bot:
+        await reset_session(bot, "ada", "general", words.ENGLISH.format_error(StoreError.public))

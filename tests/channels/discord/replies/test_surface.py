@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from channels.base import Priority
-from channels.discord.client.api import DiscordApi
+from channels.discord.client.api import DiscordApi, SentMessage
 from chatrig.discord import DiscordSimulator
 from chatrig.models import Pause, Say
 from tests.channels.discord.conftest import run_bot
@@ -59,6 +60,20 @@ async def test_without_access_to_the_history_a_reply_has_no_reference(reply: Sur
     assert reply.texts == ["one", "two"]
     assert [message.reply_to for message in reply.messages] == [None, None]
     assert reply.count_calls("post") == 4
+
+
+async def test_a_lost_post_of_a_stream_update_that_is_not_found_is_replaced(
+    reply: SurfaceReply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find_nothing(*_: Any, **__: Any) -> list[SentMessage]:
+        return []
+
+    await reply.show("one", priority=Priority.PROGRESS)
+    reply.simulator.faults.lose_response(reply.calls["post"])
+    monkeypatch.setattr(DiscordApi, "fetch_own_messages", find_nothing)
+    assert not await reply.show("one", "tw", priority=Priority.STREAM_UPDATE)
+    assert await reply.show("one", "two")
+    assert reply.texts == ["one", "two"]
 
 
 async def test_a_long_stream_is_never_rate_limited_and_grows(server: DiscordSimulator, tmp_path: Path) -> None:

@@ -250,17 +250,6 @@ async def test_earlier_messages_of_a_thread_have_their_files(
     assert inbound.author == slack.people["ada"].id
 
 
-async def test_a_forwarded_message_has_its_files(
-    slack: SlackSimulator, bot: WiredSlackBot, surroundings: list[SurroundingMessages]
-) -> None:
-    message = await slack.post_message("grace", "random", "nightly numbers", files=[PLAN])
-    await slack.share_message("ada", message, slack.open_dm("ada"), "summarise")
-    await bot.wait_for_turns(1)
-    (part,) = surroundings[0].messages
-    assert (part.kind, part.text) == ("forwarded", "nightly numbers")
-    assert [file.source["id"] for file in part.attachments] == [PLAN.id]
-
-
 async def test_a_linked_message_names_its_files_only(
     slack: SlackSimulator, bot: WiredSlackBot, surroundings: list[SurroundingMessages]
 ) -> None:
@@ -272,17 +261,6 @@ async def test_a_linked_message_names_its_files_only(
     await bot.wait_for_turns(1)
     (part,) = surroundings[0].messages
     assert (part.attachments, part.text) == ((), f"nightly numbers\n[files: {PLAN.name}]")
-
-
-async def test_the_address_of_a_file_in_a_text_is_no_file(
-    slack: SlackSimulator, bot: WiredSlackBot, surroundings: list[SurroundingMessages]
-) -> None:
-    secret = await slack.post_message("grace", "random", "", files=[PLAN])
-    address = slack._payloads.file(secret, PLAN)["url_private_download"]
-    root = await slack.post_message("grace", "general", f"<{address}>")
-    await bot.mention_bot("ada", "general", "read it", thread_ts=root.ts)
-    await bot.wait_for_turns(1)
-    assert [list(message.attachments) for message in surroundings[0].messages] == [[]]
 
 
 async def test_a_question_about_a_forward_has_its_text_and_files(slack: SlackSimulator, bot: WiredSlackBot) -> None:

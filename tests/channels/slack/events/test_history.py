@@ -173,29 +173,6 @@ async def test_a_message_on_a_dead_connection_is_backfilled(
     assert "slack: backfill of" in caplog.text
 
 
-async def test_a_message_that_is_delivered_redelivered_and_backfilled_is_answered_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with SlackSimulator(speed=20) as slack:
-        async with run_bot(slack, tmp_path, echo) as bot:
-            root = await bot.mention_bot("ada", "general", "one")
-            await bot.wait_for_messages(1)
-        messages = [
-            await bot.mention_bot("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)
-        ]
-        async with run_bot(slack, tmp_path, echo) as bot:
-            await bot.wait_for_messages(5)
-            for message in messages:
-                await slack.redeliver(message)
-            await wait_for_backfill(bot, caplog)
-            caplog.clear()
-            await slack.drop_sockets()
-            await wait_for_backfill(bot, caplog)
-            assert len(await bot.wait_for_messages(5)) == 5
-            assert list_answered_texts(slack, root) == ["ada: one", "ada: 1", "ada: 3"]
-            assert all(len(list_bot_texts(slack, message)) == 1 for message in messages[::2])
-
-
 # Failed backfills
 
 
