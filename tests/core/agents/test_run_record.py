@@ -9,6 +9,7 @@ from core.agents.events import StreamEvent
 from core.agents.run_record import MAX_TOOLS, FileRecord, RunRecord, RunRecorder
 from core.errors import ProviderRequestError
 from core.models.provider import Done, ToolCall
+from core.sessions.history import DEFAULT_MAX_TURNS
 from core.tools.tool import Tool
 from tests.fixtures.conversation import Converse, ScriptedProvider
 
@@ -71,6 +72,39 @@ async def test_calls_of_an_earlier_attempt_are_marked(converse: Converse) -> Non
         ("c2", "done", False),
     ]
     assert "three is too many" in uses[1].error
+
+
+async def test_the_record_has_the_size_of_the_history_and_its_limit(converse: Converse) -> None:
+    conversation = await converse(ScriptedProvider(*["Yes."] * 4), budget=100)
+    await conversation.reply("first")
+    recorder = RunRecorder()
+    for event in await conversation.events("second", run_id=RUN):
+        recorder.record_event(event)
+    history = get_run_record(recorder).history
+    assert history is not None
+    assert (history.messages, history.limit, history.budget) == (2, "", 100)
+    await conversation.insert_message("user", "long", tokens=90)
+    await conversation.insert_message("assistant", "answer", tokens=9)
+    cut = RunRecorder()
+    for event in await conversation.events("third", run_id="t3"):
+        cut.record_event(event)
+    history = get_run_record(cut).history
+    assert history is not None
+    assert (history.messages, history.tokens, history.limit) == (2, 99, "tokens")
+
+
+async def test_the_record_names_the_turn_limit_as_the_limit_of_the_history(converse: Converse) -> None:
+    conversation = await converse(ScriptedProvider("Yes."))
+    for _ in range(DEFAULT_MAX_TURNS + 2):
+        await conversation.insert_message("user", "question")
+        await conversation.insert_message("assistant", "answer")
+    recorder = RunRecorder()
+    for event in await conversation.events("go", run_id=RUN):
+        recorder.record_event(event)
+    history = get_run_record(recorder).history
+    assert history is not None
+    assert history.limit == "turns"
+    assert (history.turns, history.messages) == (21, 42)
 
 
 def test_unfinished_calls_are_open_and_omitted_calls_are_counted() -> None:
