@@ -65,7 +65,7 @@ async def wait_for_texts(bot: AcceptanceBot, platform: Platform, count: int, end
         return texts if len(texts) == count and texts[-1].endswith(end) else None
 
     try:
-        found = await platform.wait_for(find, timeout=60)
+        found: list[str] | None = await platform.wait_for(find, timeout=60)
     except TimeoutError as error:
         raise TimeoutError(f"{error}\n{bot.program.log[-4000:]}") from None
     assert found is not None
