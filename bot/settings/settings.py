@@ -235,7 +235,7 @@ def load_settings() -> Settings:
 
 
 def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]]:
-    """Return the settings, and the error lines of malformed ones, which have their default value."""
+    """Return the settings, and by variable the error lines of malformed ones, which have their default value."""
     malformed = dict[str, list[str]]()
     defaults = dict[str, Any]()
     while True:

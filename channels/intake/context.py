@@ -194,6 +194,7 @@ class ContextBuilder:
     async def _fetch_context(
         self, turn: Turn, platform: Platform, history: HistoryState | None, *, is_one_to_one: bool
     ) -> SurroundingMessages:
+        """Return the context messages of a turn; none after an error or a timeout, which is logged."""
         if not self._max_tokens:
             return SurroundingMessages()
         if history is None and (not is_one_to_one or turn.is_resumed or turn.kind != "message"):

@@ -410,6 +410,7 @@ def _walk_agents(agent: Any) -> Iterator[BaseAgent]:
 
 
 async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
+    """Return the text of the `done` event, or raise the error of the run."""
     async with aclosing(events) as stream:
         async for event in stream:
             if event.type == "error" and event.error is not None and not event.call_id:

@@ -146,7 +146,10 @@ class MemoryService(BaseMemoryService):
     async def _save_entries(
         self, app: str, user_id: str, session: str | None, entries: Iterable[tuple[str | None, str, str, float]]
     ) -> None:
-        """Store texts (key, author, text, time) in one transaction; skip empty texts and stored keys."""
+        """Store texts (key, author, text, time), cut to `_MAX_MEMORY_CHARACTERS`; skip empty texts and stored keys.
+
+        Nothing is stored if the session was reset, or another worker owns the turn.
+        """
         rows = [
             {
                 "app": app,

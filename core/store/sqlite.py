@@ -129,7 +129,8 @@ class SqliteConnection(aiosqlite.Connection):
     def prepare_statement(self, sql: str) -> str:
         """Return the text to execute as the next statement, and set `is_interrupted`.
 
-        The caller resets it when the statement has run: it stays set after a failure and after a cancellation.
+        The first statement of a transaction is marked. The caller resets the attribute when the statement has run:
+        it stays set after a failure and after a cancellation.
         """
         self.is_interrupted = True
         is_first = self._is_beginning

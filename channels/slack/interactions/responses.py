@@ -63,7 +63,10 @@ class ResponseTarget:
 
     @classmethod
     def of_form(cls, body: Mapping[str, Any], about: Mapping[str, Any]) -> "ResponseTarget":
-        """Return the target for a modal's `view_submission`; `about` is its parsed `private_metadata`."""
+        """Return the target for a modal's `view_submission`; `about` is its parsed `private_metadata`.
+
+        The thread is empty if `about` is a thread's first message, or in no thread.
+        """
         user = body["user"]
         # Slack: an ephemeral message in a thread is shown only if the thread exists
         thread = "" if about["root"] == about["ts"] else str(about["root"])
