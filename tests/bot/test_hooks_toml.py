@@ -229,7 +229,7 @@ async def test_check_lists_the_hooks_and_tries_the_port(folder: Path, monkeypatc
 async def test_check_warns_of_a_port_that_senders_cannot_reach(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, line: str
 ) -> None:
-    monkeypatch.setenv("ALLOW_EPHEMERAL_DATABASE", "1")
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///parley.db")  # Heroku: it must be named
     monkeypatch.setenv(name, value)
     (folder / "hooks.toml").write_text(TABLE)
     (found,) = await list_lines(CheckVerdict.NOTE)
