@@ -92,18 +92,6 @@ async def test_an_entry_to_its_author_is_a_direct_message(platform: str, tmp_pat
         assert [text for text in map(get_text, chat.list_replies()) if "say hi" in text]
 
 
-async def test_people_are_answered_before_entries_that_nobody_wrote(platform: str, tmp_path: Path) -> None:
-    async with run_chat(platform, tmp_path, echo) as chat:
-        for number in range(3):
-            entry = await create_entry(chat, f"task {number}")
-            await chat.bot.services.triggered.append(replace(entry, event_key=f"schedule:an-id:{number}"))
-        await chat.say("and I")
-        rows = await chat.bot.wait_for_turns(5)
-        assert rows[1].text.endswith(": and I")
-        assert {row.text.rpartition(": ")[2] for row in rows[2:]} == {f"task {number}" for number in range(3)}
-        assert len({row.id for row in rows}) == 5
-
-
 def mention_of(platform: str) -> str:
     """Return the mention of Ada as the local platform shows it."""
     return "@ada" if platform == "slack" else "@Ada Lovelace"

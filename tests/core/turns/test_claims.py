@@ -122,6 +122,22 @@ async def test_a_cancelled_claim_takes_nothing_or_all(
         await turns.end(turn, "failed")
 
 
+async def test_people_are_answered_before_entries_that_nobody_wrote(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
+    for text, session in (("task 1", "p:1"), ("task 2", "p:1"), ("task 3", "p:2"), ("hello", "p:1"), ("you?", "p:1")):
+        await inbox.accept(inbound(text, session=session))
+    async with database.write() as connection:
+        texts = inbox_table.c.message["text"].as_string()
+        await connection.execute(sa.update(inbox_table).where(texts.startswith("task")).values(kind="schedule"))
+    claimed = list[list[str]]()
+    while new := await turns.claim(10, triggered_limit=1):
+        for turn in new:
+            claimed.append([message.text for message in turn.messages])
+            await complete_turn(turns, turn)
+    assert claimed == [["hello", "you?"], ["task 3"], ["task 1"], ["task 2"]]
+
+
 async def test_turns_are_claimed_round_robin_over_people(inbox: InboxStore, turns: TurnStore) -> None:
     people = ["ada"] * 6 + ["grace"] * 2 + ["linus"]
     for number, author in enumerate(people):
