@@ -14,7 +14,7 @@ from core.messages.inbox_message import Attachment
 #: Size that each message reserves for a status line under its text, in the unit of the platform's limit.
 STATUS_RESERVE = 102
 
-#: The `outdated_since` of a reply that has text and shows none yet: see `RateLimiter.acquire`.
+#: The age of a call (`since` of `RateLimiter.acquire`) for a reply that has text and shows none yet.
 FIRST_TEXT = float("-inf")
 
 #: The style of a button, by the names that both platforms use; empty for the default.

@@ -8,7 +8,7 @@ continues a run that asked people for approvals or answers, and has a reply of i
 A session has at most one turn that is `queued`, `running` or `answered`: an index of the database ensures it.
 
 A turn belongs to the worker that has claimed it, while the lease of that worker lasts. After that, any worker may claim
-the turn, answers the same messages, and continues from the stored events and the shown text. Later writes of the former
+the turn, answers the same messages, and continues from the stored events. Later writes of the former
 worker fail. `Turn.attempt` counts up when another worker claims the turn after a lease expired, so that a turn that
 kills its workers is given up. It does not count up for a turn that was handed back, or that its own worker claims
 again.
