@@ -150,13 +150,8 @@ async def test_a_message_waits_for_the_one_before_it_to_be_resolved(
     server.faults.fail(GET_CHANNEL, status=503)
     await server.post_message("ada", post, "two")
     await server.post_message("ada", post, "three")
-
-    def join_answered_messages() -> str:
-        """Join the messages that the replies repeat: one turn may answer both of the last two."""
-        return "\n\n".join(message.text.removeprefix("heard: ") for message in bot.list_bot_messages(post))
-
-    expected = "\n\n".join(f"Ada Lovelace: {text}" for text in ("one", "two", "three"))
-    await server.wait_for(lambda: join_answered_messages() == expected)
+    rows = await bot.wait_for_messages(3)
+    assert [row.message["text"] for row in rows] == ["one", "two", "three"]
 
 
 async def test_a_message_that_is_not_resolved_in_time_is_fetched(
