@@ -10,6 +10,7 @@
     │   └── TurnLostError        another worker has claimed the turn
     ├── ToolError                a tool is declared or configured wrongly
     ├── ChatError                a tool cannot react or post in the conversation
+    ├── ScheduleError            a schedule is refused: the text is for the model
     ├── QuestionSchemaError      ADK refuses the schema of an agent's question
     ├── InstructionError         an agent's instruction names an unknown variable
     ├── OutputSchemaError        an answer does not fit the agent's output_schema
@@ -136,6 +137,10 @@ class ToolError(ParleyError):
 
 class ChatError(ParleyError):
     """A tool cannot react or post: the text has the limit that was reached, or the platform's reason."""
+
+
+class ScheduleError(ParleyError):
+    """A schedule is refused: the text says to the model why, and what to do."""
 
 
 class QuestionSchemaError(ParleyError):

@@ -15,12 +15,9 @@ from channels.platform import Platform
 from channels.rate_limits.retries import RefusedError
 from channels.replies.chunk_planner import ChunkPlanner
 from core.messages.inbox_message import InboxMessage
-from core.messages.trigger import Trigger, TriggerKind
+from core.messages.trigger import LATE_SECONDS, Trigger, TriggerKind
 
 log = logging.getLogger(__name__)
-
-#: Seconds after which a turn says that it is late.
-LATE_SECONDS = 120.0
 
 _HEADERS: dict[TriggerKind, str] = {
     "schedule": words.SCHEDULE_HEADER,

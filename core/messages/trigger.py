@@ -8,6 +8,9 @@ TriggerKind = Literal["schedule", "hook", "job"]
 
 TRIGGER_KINDS: tuple[TriggerKind, ...] = ("schedule", "hook", "job")
 
+#: Seconds after which a turn is late.
+LATE_SECONDS = 120.0
+
 #: The target of a direct message to the author.
 DIRECT = "dm"
 

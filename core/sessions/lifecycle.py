@@ -19,6 +19,7 @@ from core.store.schema import (
     memories,
     messages,
     prompts,
+    schedules,
     sessions,
     state,
     tool_calls,
@@ -82,6 +83,7 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
     await connection.execute(sa.delete(artifacts).where(session_files))
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
+    await connection.execute(sa.delete(schedules).where(schedules.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 

@@ -1,0 +1,46 @@
+"""Automation context: lets tools begin later turns."""
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from core.automation.schedules import ScheduleStore
+from core.messages.identity import User
+from core.messages.inbox_message import InboxMessage
+
+
+@dataclass(slots=True)
+class AutomationContext:
+    """The running turn, as the cause of later turns that its tools begin.
+
+    Attributes:
+        message: the newest message of the turn.
+        origin: the `Turn.origin`.
+        generation: the number of the session's generation.
+        speakers: the people whose words are in the run.
+        time_zone: the IANA name of the time zone of the message's author; empty if the platform does not tell.
+        can_post: whether the bot can post in the conversation later.
+        has_schedules: whether a tool of the turn has made a schedule.
+    """
+
+    message: InboxMessage
+    origin: str
+    generation: int
+    speakers: Sequence[User]
+    time_zone: str
+    can_post: bool
+    schedules: ScheduleStore
+    has_schedules: bool = False
+
+
+_current: ContextVar[AutomationContext | None] = ContextVar("automation", default=None)
+
+
+def find_automation() -> AutomationContext | None:
+    """Return the automation context of the running turn; None outside of a turn of Slack or Discord."""
+    return _current.get()
+
+
+def set_current_automation(context: AutomationContext | None) -> None:
+    """Set the automation context of this asyncio task and of the tasks that it starts."""
+    _current.set(context)
