@@ -26,6 +26,7 @@ from channels.settings import BackfillLimits
 from channels.turns.error_messages import ErrorMessages
 from channels.turns.update_after_edit import ReplyRerenderer
 from core.automation.hooks import Hook, HookStore
+from core.automation.schedules import ScheduleStore
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks, run_in_background
@@ -134,6 +135,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             placing = bot.triggered.run_placing({adapter.name: adapter.place for adapter in bot.adapters})
             async with (
                 run_in_background(placing, name="placing"),
+                run_in_background(bot.schedules.run_firing(), name="schedules"),
                 run_in_background(health.watch(bot.adapters, bot.database), name="health") as watching,
             ):
                 await _wait_for_first(working, watching)
@@ -160,6 +162,7 @@ class _BotParts:
     worker: Worker
     answer: TurnRunner
     triggered: TriggeredEntries
+    schedules: ScheduleStore
     platforms: Platforms
     adapters: Sequence[PlatformAdapter]
     hooks: Mapping[str, Hook]
@@ -200,6 +203,9 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         worker = Worker(turns, limit=settings.max_concurrent_turns)
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         triggered = TriggeredEntries(database, turns, worker, lease, rates=settings.user_rate_limits)
+        schedules = ScheduleStore(
+            database, triggered, limit=settings.max_schedules, min_minutes=settings.schedule_min_minutes
+        )
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         human_requests = HumanRequestService(
             database,
@@ -226,6 +232,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             default_runtime,
             conversations,
             human_requests,
+            schedules,
             settings=settings.reply_settings,
             background=background,
         )
@@ -239,6 +246,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             request_messages,
             EntryStore(database, lease),
             triggered,
+            schedules,
             TurnReports(database, prices),
             DenialNoticeStore(database),
             spending,
@@ -273,7 +281,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             async with spending_limiter.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 
-        yield _BotParts(database, worker, answer, triggered, platforms, adapters, hooks)
+        yield _BotParts(database, worker, answer, triggered, schedules, platforms, adapters, hooks)
 
 
 def _make_platforms(

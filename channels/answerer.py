@@ -33,6 +33,7 @@ from channels.turns.error_messages import (
     post_as_file,
     spending_notice,
 )
+from channels.turns.schedules import add_schedules, schedule_buttons
 from channels.turns.sources import add_sources
 from channels.turns.tool_chat import TurnChat
 from channels.turns.turn_state import Answer, ReplyLatency, TurnState
@@ -40,6 +41,8 @@ from channels.turns.update_after_edit import load_files
 from core.agents.events import StreamEvent
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime, RunRequest
+from core.automation.context import AutomationContext
+from core.automation.schedules import Schedule
 from core.errors import (
     ParleyError,
     SessionResetError,
@@ -112,6 +115,7 @@ class Answerer:
         self._prompt_builder = PromptBuilder(turns, context, services.access_policy, self._settings.attachment_limits)
         self._conversations = services.conversations
         self._human_requests = services.human_requests
+        self._schedules = services.schedules
         self._error_messages = error_messages or ErrorMessages()
         self._request_messages = services.request_messages
         self._rerenderer = services.rerenderer
@@ -255,12 +259,14 @@ class Answerer:
             files = await load_files(self._runtime, turn.session_id, turn.origin)
             requests: list[ConfirmationRequest | QuestionRequest] = [*done.confirmations, *done.questions]
             notice = self._turn_states[turn.id].notice
-            is_declined = not (turn.is_addressed or reply.text.strip() or files or requests)
+            schedules = await self._list_schedules(turn)
+            is_declined = not (turn.is_addressed or reply.text.strip() or files or requests or schedules)
             if is_declined and not notice:
                 await self._turns.save_answer(turn, "", turn.meter.to_json(), recorder.run_record)
                 return await self._end_without_answer(turn, reply)
             text = add_model_note(reply.text, done.calls, reply.say)
             text = add_sources(text, done.sources, reply.say)
+            text = await add_schedules(text, schedules, self._schedules, reply.say)
             if requests:
                 empty = words.NEEDS_APPROVAL if done.confirmations else words.HAS_QUESTION
                 text = add_notice(text if text.strip() else reply.say(empty), notice)
@@ -314,6 +320,15 @@ class Answerer:
         answered = await self._human_requests.answer_with_message(turn, prompt.authors, text.unattributed_text)
         self._check_message(turn, answered, reply.say)
         speakers = await self._prompt_builder.list_speakers(turn, platform, prompt, continues=bool(answered.answers))
+        automation = self._turn_states[turn.id].automation = AutomationContext(
+            turn.newest_message,
+            turn.origin,
+            turn.generation,
+            speakers,
+            prompt.time_zone,
+            platform.can_post(turn.newest_message.address),
+            self._schedules,
+        )
         if turn.is_resumed:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):
                 self._request_messages.start_update(request)
@@ -339,6 +354,7 @@ class Answerer:
                 decisions=decisions,
                 answers=answered.answers,
                 state=prompt.state,
+                automation=automation,
                 chat=TurnChat(platform, turn.newest_message.address, prompt.time_zone),
                 meter=turn.meter,
                 read_messages=read_messages,
@@ -414,8 +430,10 @@ class Answerer:
         text = reply.text_without_ending.rstrip()
         say = reply.say
         text = add_notice(text, self._turn_states[turn.id].notice)
+        schedules = await self._list_schedules(turn)
+        text = await add_schedules(text, schedules, self._schedules, say)
         if state == "failed":
-            buttons = [create_button("retry", turn.id, say)]
+            buttons = [create_button("retry", turn.id, say), *schedule_buttons(schedules, say)]
             await reply.close(text, Priority.ERROR, ending=say.format_error_with_id(sentence, turn.id), buttons=buttons)
         else:
             buttons = (
@@ -423,13 +441,15 @@ class Answerer:
                 if cause == CancelReason.STOP
                 else []
             )
+            buttons = [*schedule_buttons(schedules, say), *buttons]
             await reply.close(text, ending=say(sentence), buttons=buttons)
         await self._turns.end(turn, state, error=cause, run_record=self._run_record(turn))
 
     async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
         """Show the final text and files, then each approval or question as a message of its own; end the turn."""
         text, files, requests = self._turn_states[turn.id].answer = answer
-        controls = self._answer_buttons(turn, reply.say, frozenset() if requests else self._settings.extra_buttons)
+        controls = schedule_buttons(await self._list_schedules(turn), reply.say)
+        controls += self._answer_buttons(turn, reply.say, frozenset() if requests else self._settings.extra_buttons)
         await reply.close(text, buttons=controls, files=files)
         self._turn_states[turn.id].latency.record_final()
         for request in requests:
@@ -444,6 +464,12 @@ class Answerer:
         """
         await reply.discard()
         await self._turns.end(turn, "done")
+
+    async def _list_schedules(self, turn: Turn) -> list[Schedule]:
+        """Return the schedules that a turn has made; the database is read only if there may be some."""
+        automation = self._turn_states[turn.id].automation
+        may_have = turn.is_resumed or (automation is not None and automation.has_schedules)
+        return await self._schedules.list_of_turn(turn.origin) if may_have else []
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
         recorder = self._turn_states[turn.id].recorder

@@ -106,6 +106,10 @@ class Platform(Protocol):
         """
         ...
 
+    def can_post(self, address: Mapping[str, Any]) -> bool:
+        """Return whether the bot can post at an address later; False on Discord where it only responds privately."""
+        ...
+
     async def get_locale(self, inbound: InboxMessage) -> str:
         """Return the locale of a message's author, or of their Discord server, such as `ko-KR`; empty if unknown."""
         ...

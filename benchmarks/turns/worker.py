@@ -95,6 +95,9 @@ class InstantPlatform:
         self.limiter = RateLimiter(Window(calls=1_000_000, seconds=1.0))
         self.queued_reactions = QueuedReactions(_ignore_reaction, _ignore_reaction)
 
+    def can_post(self, address: Mapping[str, Any]) -> bool:
+        return bool(address)
+
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         raise AssertionError(f"the benchmark needs no address: {name}")
 
@@ -274,12 +277,13 @@ def create_answerer(
         conversations=conversations,
         feedback=nothing,
         rerenderer=ReplyRerenderer(
-            platforms, runtime, conversations, human_requests, settings=ReplySettings(), background=background
+            platforms, runtime, conversations, human_requests, nothing, settings=ReplySettings(), background=background
         ),
         human_requests=human_requests,
         request_messages=RequestMessages(platforms, human_requests, background),
         entries=nothing,
         triggered=nothing,
+        schedules=nothing,
         turn_reports=nothing,
         denial_notices=nothing,
         spending=nothing,

@@ -38,7 +38,7 @@ class AgentSection(SettingsSection):
     agent_name: Annotated[str, AfterValidator(validate_agent_name)] = DEFAULT_AGENT_NAME
     agent_instruction: str = DEFAULT_INSTRUCTION
     agent_instruction_file: Annotated[Path, AfterValidator(validate_text_file)] | None = None
-    tools: Names = ("core.tools:current_time",)
+    tools: Names = ("core.tools:current_time", "core.tools:schedule")
     mcp_file: Path = Path("mcp.toml")
     tool_timeout_seconds: float = Field(default=TOOL_TIMEOUT_SECONDS, gt=0)
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import get_args
 
 from channels.base import Button, File
+from channels.commands.schedules import list_schedules, render_items
 from channels.commands.services import PlatformServices
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.commands.usage import render_usage
@@ -35,6 +36,7 @@ COMMAND_DESCRIPTIONS: Mapping[CommandName, str] = {
     "export": words.EXPORT_HELP,
     "mute": words.MUTE_HELP,
     "listen": words.LISTEN_HELP,
+    "schedule": words.SCHEDULE_HELP,
     "usage": words.USAGE_HELP,
     "help": words.HELP_HELP,
 }
@@ -71,7 +73,11 @@ _ARGUMENT_COMMANDS: frozenset[CommandName] = CHOICE_COMMANDS | {"why"}
 #: The commands whose result only their author may see, and the answer to them in a message, which names the slash
 #: command: see `CommandHandler.format_private_hint`. A message needs `/` or `!` before them, since they are words that
 #: people use.
-PRIVATE_COMMANDS: Mapping[CommandName, str] = {"why": words.WHY_PRIVATELY, "usage": words.USAGE_PRIVATELY}
+PRIVATE_COMMANDS: Mapping[CommandName, str] = {
+    "why": words.WHY_PRIVATELY,
+    "usage": words.USAGE_PRIVATELY,
+    "schedule": words.USAGE_PRIVATELY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,10 @@ class CommandHandler:
                 return CommandResult(await self._usage(entry, say))
             case "why":
                 return CommandResult(await self._why(argument, entry, say))
+            case "schedule":
+                items = await list_schedules(self._services.schedules, entry.message, say)
+                text, buttons = render_items(items, say)
+                return CommandResult(text, buttons=buttons)
         session = entry.message.session_id  # without one, the list of a choice is that before the first prompt
         is_choice = name in CHOICE_COMMANDS and (session or not argument)
         if not (is_choice or await self._services.inbox.has_session(session)):
@@ -219,13 +229,16 @@ class CommandHandler:
 
     async def _reset(self, session: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
         requests = await self._services.human_requests.list_open(session_id=session)
+        scheduled = await self._services.schedules.count_of_session(session)
         dropped = await self._services.inbox.reset_session(entry.message, until=entry.until)
         if isinstance(dropped, RerunDenial):
             return CommandResult(say(words.RESET_SUPERSEDED))
         for request in requests if dropped is not None else ():
             self._services.request_messages.start_update(request, is_void=True)
         self._remove_reactions(dropped or ())
-        return CommandResult(say(words.RESET_DONE), is_visible=dropped is None)
+        ended = say(words.SCHEDULES_ENDED, count=scheduled) if scheduled else ""
+        text = " ".join(filter(None, [say(words.RESET_DONE), ended]))
+        return CommandResult(text, is_visible=dropped is None and not scheduled)
 
     async def _info(self, session: str, entry: InboxEntry, say: MessageCatalog) -> CommandResult:
         status = await self._services.conversations.get_status(session, entry.message.location_names)

@@ -1,10 +1,11 @@
-"""Button presses: stop, retry, regenerate, ratings, approvals and answers."""
+"""Button presses: stop, retry, regenerate, ratings, approvals, answers and schedules."""
 
 import logging
 from collections.abc import Mapping
 
 from channels.commands.answers import AnswerHandler, ensure_message_ids
 from channels.commands.handlers import prompt_limit_message
+from channels.commands.schedules import handle_schedule_press
 from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -58,6 +59,8 @@ class PressHandler:
             case ("option" | "page" | "form") as action, _, _:
                 by = self._services.access_policy.to_user(actor, name)
                 return await self._handle_question(action, parsed, by, say)
+            case (("unschedule" | "schedule_confirm" | "schedule_pause" | "schedule_resume" | "schedule_zone"), _, _):
+                return await handle_schedule_press(self._services, parsed, actor, name, say)
             case other, turn_id, _:
                 return await self._change_turn(other, turn_id, actor.author, say)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from channels.access import AccessPolicy
 from channels.requests.request_message import RequestMessages
 from channels.turns.update_after_edit import ReplyRerenderer
+from core.automation.schedules import ScheduleStore
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
@@ -41,6 +42,7 @@ class PlatformServices:
     request_messages: RequestMessages
     entries: EntryStore
     triggered: TriggeredEntries
+    schedules: ScheduleStore
     turn_reports: TurnReports
     denial_notices: DenialNoticeStore
     spending: SpendingStore

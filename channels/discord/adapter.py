@@ -74,7 +74,9 @@ class DiscordAdapter:
             syntax=make_command_syntax(self._settings.command_prefix),
             identities=identities,
         )
-        self.place = TriggerPlacer(platform, DiscordConversations(platform, identities), services.access_policy).place
+        self.place = TriggerPlacer(
+            platform, DiscordConversations(platform, identities), services.access_policy, services.schedules
+        ).place
         self._listener = MessageListener(
             platform.settings,
             platform.api,

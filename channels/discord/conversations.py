@@ -67,7 +67,9 @@ class DiscordConversations:
         else:
             channel = await self._api.fetch_channel(int(target))
             guild = channel.guild.id
-        address = {key: value for key, value in message.address.items() if key not in ("guild", "root")}
+        address = {
+            key: value for key, value in message.address.items() if key not in ("guild", "root", "application", "token")
+        }
         address["channel"] = str(channel.id)
         if guild is not None:
             address["guild"] = str(guild)

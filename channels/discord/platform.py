@@ -70,6 +70,9 @@ class DiscordPlatform:
         reply_address = {key: value for key, value in address.items() if key != "root"}
         return {**reply_address, "message": message_id, "is_bot_message": True}
 
+    def can_post(self, address: Mapping[str, Any]) -> bool:
+        return "token" not in address
+
     async def get_locale(self, inbound: InboxMessage) -> str:
         """Return the locale of the server, or of an interaction's author; else empty.
 

@@ -8,11 +8,13 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.settings import ExtraButton
 
-#: The actions of buttons: on a turn, on an approval, and on a question.
+#: The actions of buttons: on a turn, on an approval, on a question, and on a schedule.
 TurnAction = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
 ApprovalAction = Literal["approve", "always", "deny", "attach"]
 QuestionAction = Literal["option", "page", "form"]
-ButtonAction = TurnAction | ApprovalAction | QuestionAction
+#: `schedule_zone` chooses a time zone, which is the detail.
+ScheduleAction = Literal["unschedule", "schedule_confirm", "schedule_pause", "schedule_resume", "schedule_zone"]
+ButtonAction = TurnAction | ApprovalAction | QuestionAction | ScheduleAction
 
 #: Prefixes of the ids of the ratings.
 RATING_PREFIXES = ("good:", "bad:")
@@ -31,12 +33,18 @@ _LABELS: Mapping[ButtonAction, str] = {
     "option": words.CHOOSE,
     "page": words.MORE_OPTIONS,
     "form": words.ANSWER,
+    "unschedule": words.UNDO,
+    "schedule_confirm": words.CONFIRM,
+    "schedule_pause": words.PAUSE,
+    "schedule_resume": words.RESUME,
+    "schedule_zone": words.CHOOSE_TIME_ZONE,
 }
 _STYLES: Mapping[ButtonAction, ButtonStyle] = {
     "revise": "primary",
     "approve": "primary",
     "deny": "danger",
     "form": "primary",
+    "schedule_confirm": "primary",
 }
 
 
@@ -44,8 +52,8 @@ class Press(NamedTuple):
     """Press of a button, parsed from the button's id.
 
     Attributes:
-        target_id: the id of the turn, the approval or the question.
-        detail: of a question's button: the index of the option, or the page; empty for others.
+        target_id: the id of the turn, the approval, the question or the schedule.
+        detail: of a question's button: the index of the option, or the page; a time zone; empty for others.
     """
 
     action: ButtonAction
@@ -99,5 +107,5 @@ def parse_button(button_id: str) -> Press | None:
     name, _, rest = button_id.partition(":")
     detail, _, target_id = rest.rpartition(":")
     action = next((action for action in _LABELS if action == name), None)
-    has_detail = action in get_args(QuestionAction)
+    has_detail = action in (*get_args(QuestionAction), "schedule_zone")
     return Press(action, target_id, detail) if action and target_id and has_detail == bool(detail) else None

@@ -99,7 +99,7 @@ class SlackAdapter:
             delays_new_messages=False,
         )
         self.place = TriggerPlacer(
-            platform, SlackConversations(platform, self._identities), services.access_policy
+            platform, SlackConversations(platform, self._identities), services.access_policy, services.schedules
         ).place
         self._register_listeners()
         self.routes = list[web.AbstractRouteDef]()

@@ -76,6 +76,9 @@ class SlackPlatform:
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
         return address
 
+    def can_post(self, address: Mapping[str, Any]) -> bool:
+        return True
+
     async def get_locale(self, inbound: InboxMessage) -> str:
         return "" if inbound.is_bot else await self.directory.get_locale(str(inbound.address["team"]), inbound.author)
 

@@ -53,7 +53,8 @@ _PHONE_MARKS = re.compile(r"[\s().\-/]+")
 
 _ESCAPES = {"<": "&lt;", "&": "&amp;"}
 
-#: Escaped token of `channels.markdown.times`, and the most bytes by which Slack's own one is longer.
+#: Token of `channels.markdown.times`, the same escaped, and the most bytes by which Slack's own one is longer.
+_UNESCAPED_TIME = re.compile(r"<t:(\d{1,11}):f>")
 _TIME, _TIME_GROWTH = re.compile(r"&lt;t:(\d{1,11}):f>"), 80
 
 #: Slack: docs.slack.dev/messaging/formatting-message-text#date-formatting
@@ -202,6 +203,11 @@ class SlackMarkdown(Dialect):
             return show_target(link)
         before, after = super().render_link(link)
         return before, after.replace(f"<{link.target}>", quote_target(link.target), 1)
+
+
+def render_times(text: str) -> str:
+    """Return a text of the bot with Slack's tokens in place of those of `channels.markdown.times`."""
+    return _UNESCAPED_TIME.sub(_render_time, text)
 
 
 def _render_time(token: re.Match[str]) -> str:

@@ -14,6 +14,7 @@ from channels.markdown.times import format_time
 from channels.platform import Platform
 from channels.rate_limits.retries import RefusedError
 from channels.replies.chunk_planner import ChunkPlanner
+from core.automation.schedules import Schedule, ScheduleStore
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import LATE_SECONDS, Trigger, TriggerKind
 
@@ -49,13 +50,18 @@ class Conversations(Protocol):
 class TriggerPlacer:
     """Places the entries of a platform: see `core.inbox.triggered`."""
 
-    def __init__(self, platform: Platform, conversations: Conversations, access_policy: AccessPolicy) -> None:
+    def __init__(
+        self, platform: Platform, conversations: Conversations, access_policy: AccessPolicy, schedules: ScheduleStore
+    ) -> None:
         self._platform = platform
         self._conversations = conversations
         self._access_policy = access_policy
+        self._schedules = schedules
 
     async def place(self, message: InboxMessage, may_exist: bool) -> InboxMessage | None:
         """Return the message that a turn is to answer; None if the entry ends here (logged, unless it is plain).
+
+        A schedule of a person who has left, or has no access, ends as well.
 
         Raises:
             SurfaceError: the platform cannot be reached.
@@ -66,6 +72,8 @@ class TriggerPlacer:
             resolved = await self._conversations.resolve(message)
             if resolved is None or not self._may_begin(resolved):
                 log.warning("%s does not begin: %s has left or has no access", message.event_key, message.author)
+                if trigger.kind == "schedule" and isinstance(await self._schedules.delete(trigger.id), Schedule):
+                    log.warning("the schedule %s ends", trigger.id)
                 return None
             locale = await words.resolve_locale(self._platform.get_locale(resolved))
             header = self._render(resolved, trigger, words.messages_for(locale))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from channels.base import File
 from channels.replies.reply import Reply
 from core.agents.run_record import RunRecorder
+from core.automation.context import AutomationContext
 from core.observability import metrics
 from core.tools.human_requests import HumanRequest
 from core.turns.turn import Turn
@@ -50,6 +51,7 @@ class TurnState:
     Attributes:
         reply: None until it is opened.
         recorder: None until the agent runs.
+        automation: None until the agent runs.
         is_revised: whether a user edited a message of the turn since the turn was claimed.
         notice: the sentence on messages that were left out; empty for none.
         answer: None until the final text is stored.
@@ -58,6 +60,7 @@ class TurnState:
     latency: ReplyLatency
     reply: Reply | None = None
     recorder: RunRecorder | None = None
+    automation: AutomationContext | None = None
     is_revised: bool = False
     notice: str = ""
     answer: Answer | None = None

@@ -1,4 +1,4 @@
-"""Updates of the replies of turns, after a user edited or deleted a message."""
+"""Updates of the replies of turns, after a user edited or deleted a message, or changed a schedule of the turn."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from channels.platform import Platforms
 from channels.replies.buttons import answer_buttons, growing_buttons
 from channels.replies.reply import FILE_NAME, Reply
 from channels.settings import ExtraButton, ReplySettings
+from channels.turns.schedules import schedule_buttons
 from channels.turns.turn_state import TurnState
 from core.agents.runtime import AgentRuntime
+from core.automation.schedules import ScheduleStore
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService, LatestTurn
 from core.errors import TurnLostError
@@ -29,7 +31,7 @@ MAX_FILES = 9
 
 
 class ReplyRerenderer:
-    """Edits the replies of turns after a user edited or deleted a message.
+    """Edits the replies of turns after a user edited or deleted a message, or changed a schedule of the turn.
 
     Each method works in a background task, which logs its errors.
 
@@ -43,6 +45,7 @@ class ReplyRerenderer:
         runtime: AgentRuntime,
         conversations: ConversationService,
         human_requests: HumanRequestService,
+        schedules: ScheduleStore,
         *,
         settings: ReplySettings,
         background: BackgroundTasks,
@@ -51,6 +54,7 @@ class ReplyRerenderer:
         self._runtime = runtime
         self._conversations = conversations
         self._human_requests = human_requests
+        self._schedules = schedules
         self._settings = settings
         self._background = background
         self.turn_states = dict[str, TurnState]()
@@ -88,7 +92,8 @@ class ReplyRerenderer:
             if await self._human_requests.list_of_turn(latest.turn_id)
             else self._settings.extra_buttons
         )
-        controls = answer_buttons(latest.turn_id, say, extra_buttons, is_revised=latest.is_revised)
+        controls = schedule_buttons(await self._schedules.list_of_turn(latest.origin), say)
+        controls += answer_buttons(latest.turn_id, say, extra_buttons, is_revised=latest.is_revised)
         files = await load_files(self._runtime, latest.session_id, latest.origin)
         with suppress(TurnLostError):
             async with Reply(

@@ -32,6 +32,7 @@ from core.agents.events import StreamEvent
 from core.agents.failures import explain_failure
 from core.agents.loader import BUILTIN_PROGRESS_TEXTS, get_progress_texts, has_memory_tool, list_llm_agents
 from core.agents.runner import ResumableRunner, RunCorrectedError
+from core.automation.context import AutomationContext, set_current_automation
 from core.errors import ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.messages.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
@@ -109,6 +110,7 @@ class RunRequest:
             `text`, and its reply has only the text after them.
         answers: the user messages by which the run continues earlier runs, oldest first. Each answers a question of the
             run before it. If the last one is of this run, `text` is the answer.
+        automation: the turn, as tools that begin later turns get it; None without a turn.
         chat: the conversation that tools get by `core.tools.get_chat`, to react and post; None without a conversation.
         may_correct: whether the agent runs once more if a model names an unknown agent, and the app has sub-agents. A
             prompt that lists the valid names then replaces the text, files, decisions and answers.
@@ -133,6 +135,7 @@ class RunRequest:
     decisions: Sequence[Decision | Answer] = ()
     answers: Sequence[MessageAnswer] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
+    automation: AutomationContext | None = None
     chat: ChatContext | None = None
     may_correct: bool = True
     meter: UsageMeter = field(default_factory=UsageMeter)
@@ -342,10 +345,11 @@ class AgentRuntime:
 
 
 def _set_context(request: RunRequest) -> RunSecrets:
-    """Set the meter, the chat and the secrets of a run for this task; return the secrets, which are empty."""
+    """Set what tools of a run get from its task; return the run's secrets, which are empty."""
     secrets = RunSecrets()
     set_current_meter(request.meter)
     set_current_chat(request.chat)
+    set_current_automation(request.automation)
     set_run_secrets(secrets)
     return secrets
 

@@ -30,7 +30,7 @@ from core.automation.recurrence import (
 )
 from core.errors import ScheduleError, SessionResetError, StoreError
 from core.inbox.triggered import TriggeredEntries, append_triggered
-from core.messages.identity import find_time_zone, to_one_line
+from core.messages.identity import Actor, find_time_zone, to_one_line
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import DIRECT, LATE_SECONDS, Trigger
 from core.observability.secret_redaction import format_error
@@ -117,11 +117,17 @@ class Schedule:
         return self.speakers is None or user in (self.speakers or (self.message.author,))
 
     def list_times(self, count: int) -> list[float]:
-        """Return the next times, at most `count`; none of a schedule that is not active. It takes CPU time."""
-        zone = find_time_zone(self.time_zone or "")
-        if self.next_at is None or self.rule is None or zone is None:
-            return [] if self.next_at is None else [self.next_at]
-        return list_next(self.rule, parse_time(self.starts_at), zone, self.next_at - 1, count)
+        """Return the next times, also of a schedule that is not active, at most `count`; none if its zone is needed.
+
+        It may take some 0.1 s of CPU time.
+        """
+        zone = find_time_zone(self.time_zone or "UTC")
+        if self.needs_zone or zone is None:
+            return []
+        start = parse_time(self.starts_at)
+        if self.rule is None:
+            return [to_timestamp(start, zone)]
+        return list_next(self.rule, start, zone, time.time() if self.next_at is None else self.next_at - 1, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +139,9 @@ class _Times:
     next_at: float
 
 
-def create_user_key(message: InboxMessage) -> str:
-    """Return the key of a message's author in `time_zones`."""
-    return f"{message.platform}:{message.author}"
+def create_user_key(actor: Actor) -> str:
+    """Return the key of a person in `time_zones`."""
+    return f"{actor.platform}:{actor.author}"
 
 
 class ScheduleStore:
@@ -174,9 +180,8 @@ class ScheduleStore:
         if schedule.needs_zone:
             await self._resolve(schedule, "UTC", is_preview=True)
         else:
-            times = await self._resolve(schedule, schedule.time_zone)
-            if schedule.state == "active":
-                new = replace(schedule, **asdict(times))
+            new = replace(schedule, **asdict(await self._resolve(schedule, schedule.time_zone)))
+            new = new if new.state == "active" else replace(new, next_at=None)
         async with self._database.write() as connection:
             if await lock_session_row(connection, new.message.session_id) != generation:
                 raise SessionResetError.of(new.message.session_id, generation)
@@ -204,6 +209,17 @@ class ScheduleStore:
         """Return the open schedules that a turn made, oldest first."""
         found = await self._list(schedules.c.turn == origin)
         return sorted(found, key=lambda schedule: (schedule.created_at, schedule.id))
+
+    async def count_of_session(self, session_id: str) -> int:
+        count = sa.select(sa.func.count()).where(schedules.c.session == session_id)
+        async with self._database.read() as connection:
+            return await connection.scalar(count) or 0
+
+    async def list_times(self, schedule: Schedule, count: int) -> list[float]:
+        """Return the next times of a schedule: see `Schedule.list_times`; none if they take too long to find."""
+        with suppress(ScheduleError):
+            return await asyncio.to_thread(schedule.list_times, count)
+        return []
 
     async def list_all(self) -> list[Schedule]:
         """Return all open schedules, the next one first."""
@@ -243,13 +259,8 @@ class ScheduleStore:
             return ScheduleDenial.PAST
         return await self._change(replace(found, state="active", **asdict(times)), former="paused")
 
-    async def confirm(self, id_: str, by: InboxMessage, name: str) -> Schedule | ScheduleDenial:
-        """Make a proposed schedule active, as one of the person who pressed its button; return it.
-
-        Args:
-            by: a message of this person, whose text and place do not count.
-            name: the person's display name.
-        """
+    async def confirm(self, id_: str, by: Actor, name: str) -> Schedule | ScheduleDenial:
+        """Make a proposed schedule active, as one of the person who pressed its button; return it."""
         found = await self.get(id_)
         if found is None or found.state != "proposed":
             return ScheduleDenial.GONE
@@ -266,7 +277,7 @@ class ScheduleStore:
         if by.author != message.author:
             author = {"speaker": name, "author": by.author, "user": by.author}
             address = {**message.address, **{key: author[key] for key in author.keys() & message.address.keys()}}
-            message = replace(message, author=by.author, actor=by.actor, address=address)
+            message = replace(message, author=by.author, actor=by, address=address)
         active = replace(found, message=message, state="active", time_zone=zone, speakers=(), **asdict(times))
         return await self._change(active, former="proposed", is_new_owner=by.author != found.message.author)
 
@@ -276,7 +287,7 @@ class ScheduleStore:
         async with self._database.read() as connection:
             return await connection.scalar(query)
 
-    async def choose_time_zone(self, zone: str, by: InboxMessage, name: str, confirmed: str = "") -> list[Schedule]:
+    async def choose_time_zone(self, zone: str, by: Actor, name: str, confirmed: str = "") -> list[Schedule]:
         """Store a person's time zone, and return their schedules that become active by it.
 
         These are all that wait for nothing else, and the one with the id `confirmed`, if the person may confirm it.

@@ -3,6 +3,7 @@
 from core.errors import ChatError
 from core.tools.builtin.make_file import make_file
 from core.tools.builtin.read_page import read_page
+from core.tools.builtin.schedule import schedule
 from core.tools.builtin.search_history import search_history
 from core.tools.builtin.stay_silent import stay_silent
 from core.tools.chat import ChatContext, get_chat
@@ -18,6 +19,7 @@ __all__ = [
     "make_file",
     "read_page",
     "restrict_to",
+    "schedule",
     "search_history",
     "stay_silent",
 ]

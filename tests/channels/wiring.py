@@ -26,6 +26,7 @@ from chatrig.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, S
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
+from core.automation.schedules import ScheduleStore
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
@@ -180,8 +181,10 @@ async def run_core(
         background = BackgroundTasks()
         stack.push_async_callback(background.drain, 0.0)
         request_messages = RequestMessages(platforms, human_requests, background)
+        triggered = TriggeredEntries(database, turns, worker, turns._lease, rates=rates)
+        schedules = ScheduleStore(database, triggered)
         rerenderer = ReplyRerenderer(
-            platforms, runtime, conversations, human_requests, settings=replies, background=background
+            platforms, runtime, conversations, human_requests, schedules, settings=replies, background=background
         )
         services = PlatformServices(
             inbox,
@@ -191,7 +194,8 @@ async def run_core(
             human_requests,
             request_messages,
             EntryStore(database, turns._lease),
-            TriggeredEntries(database, turns, worker, turns._lease, rates=rates),
+            triggered,
+            schedules,
             TurnReports(database, spending_store.prices),
             DenialNoticeStore(database),
             spending_store,

@@ -64,10 +64,11 @@ class InteractionResponder:
         content = {"content": text, "view": make_view(controls)}
         return await self._send("answer", message, content, priority, has_slot=has_slot)
 
-    async def answer(self, text: str, file: File | None = None) -> int:
-        """Set or replace the text and the file of the response; return the id of its message."""
+    async def answer(self, text: str, file: File | None = None, buttons: Sequence[Button] = ()) -> int:
+        """Set or replace the text, the file and the buttons of the response; return the id of its message."""
         files = [file] if file else []
-        message = await self._send("answer", RESPONSE_ID, {"content": text}, Priority.FINAL, files=files)
+        content = {"content": text, "view": make_view(buttons)}
+        message = await self._send("answer", RESPONSE_ID, content, Priority.FINAL, files=files)
         assert message is not None, "only a stream update may be dropped"
         return message.id
 

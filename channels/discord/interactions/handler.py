@@ -318,7 +318,7 @@ class DiscordIntakeHandler(IntakeHandler):
             await responder.send_ephemeral(result.text, result.buttons)
             return
         try:
-            await responder.answer(result.text, result.file)
+            await responder.answer(result.text, result.file, result.buttons)
         except RefusedError:
             address = entry.message.address
             if "token" in address:

@@ -30,7 +30,7 @@ from channels.slack.interactions.responses import PrivateResponder, ResponseTarg
 from channels.slack.interactions.shortcuts import ASK_INPUT, ask_modal, make_command_syntax, modal_metadata
 from channels.slack.platform import SlackPlatform
 from channels.slack.session_ids import event_key, session_id, thread_ts_of
-from channels.slack.text import escape, escape_tokens, make_title, to_plain_text
+from channels.slack.text import escape, escape_tokens, make_title, render_times, to_plain_text
 from core.errors import StoreError, SurfaceError
 from core.inbox.entries import InboxEntry
 from core.messages.identity import BOT_PREFIX
@@ -292,7 +292,7 @@ class SlackIntakeHandler(IntakeHandler):
 
     async def answer(self, entry: InboxEntry, result: CommandResult) -> None:
         target = ResponseTarget(**entry.surface)
-        text = result.text
+        text = render_times(result.text)
         replaces = "replaces" in entry.values
         if entry.kind in ("press", "answer"):
             await self._responder.send_ephemeral(target, text, result.buttons)
@@ -303,7 +303,7 @@ class SlackIntakeHandler(IntakeHandler):
             say = words.messages_for(entry.locale)
             thread_ts = entry.message.address["thread_ts"]
             text = await self._responder.deliver_file(target, text, result.file, say, thread_ts=thread_ts)
-        await self._responder.respond(target, text, replaces=replaces)
+        await self._responder.respond(target, text, result.buttons, replaces=replaces)
 
     async def post_prompt(self, entry: InboxEntry) -> tuple[InboxMessage, Retract] | None:
         """Post a user's prompt about a message in its thread: see `IntakeHandler.post_prompt`."""

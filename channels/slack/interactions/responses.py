@@ -130,23 +130,25 @@ class PrivateResponder:
         api = self._api.for_team(target.team)
         await api.call("chat.postEphemeral", message, api.get_limiter(("chat.postEphemeral", target.team), TIER_4))
 
-    async def respond(self, target: ResponseTarget, text: str, *, replaces: bool = False) -> None:
-        """Answer an interaction with a text that only the user sees.
+    async def respond(
+        self, target: ResponseTarget, text: str, buttons: Sequence[Button] = (), *, replaces: bool = False
+    ) -> None:
+        """Answer an interaction with a text and buttons that only the user sees.
 
         The text appears in the thread of the interaction if the bot is a member of the channel, else in the channel.
         Without a valid `response_url`, it is sent by `send_ephemeral`, which needs the bot in the channel. With
         `replaces`, it replaces the message with the pressed button.
         """
         if not target.response_url:
-            return await self.send_ephemeral(target, text)
+            return await self.send_ephemeral(target, text, buttons)
         if target.thread_ts and not replaces:
             with suppress(RefusedError):
-                return await self.send_ephemeral(target, text)
+                return await self.send_ephemeral(target, text, buttons)
         kind = {"replace_original": True} if replaces else {"response_type": "ephemeral"}
         try:
-            await self._api.respond(target.response_url, {**_NO_UNFURLING, **message_content(text), **kind})
+            await self._api.respond(target.response_url, {**_NO_UNFURLING, **message_content(text, buttons), **kind})
         except RefusedError:  # Slack: a `response_url` is valid for half an hour
-            await self.send_ephemeral(target, text)
+            await self.send_ephemeral(target, text, buttons)
 
     async def offer_choices(self, target: ResponseTarget, text: str, choices: Sequence[Button]) -> None:
         """Post a text and buttons that only the user sees to the `response_url`, which must be set."""

@@ -14,6 +14,7 @@ from core.automation import schedules as store_module
 from core.automation.schedules import Schedule, ScheduleDenial, ScheduleStore, create_user_key
 from core.errors import ScheduleError, SessionResetError
 from core.inbox.triggered import TriggeredEntries
+from core.messages.identity import Actor
 from core.messages.inbox_message import InboxMessage
 from core.sessions.lifecycle import begin_generation, new_session_row
 from core.store.schema import inbox, schedules, sessions
@@ -54,6 +55,10 @@ def create_schedule(id_: str = "a1", *, seconds: float = 3600, **changes: Any) -
         id_, create_message(), False, False, starts_at, "Europe/Berlin", None, None, "active", (), "turn1", time.time()
     )
     return replace(once, **changes)
+
+
+def create_actor(author: str = "U1") -> Actor:
+    return Actor("slack", author)
 
 
 async def list_entries(database: FailingDatabase) -> Sequence[sa.Row[Any]]:
@@ -132,7 +137,7 @@ async def test_a_clock_that_jumps_back_fires_nothing_twice(
     (created,) = await store.list_all()
     assert created.next_at is not None
     for at in (created.next_at + 1, created.next_at - 3000, created.next_at + 2):
-        monkeypatch.setattr(store_module.time, "time", lambda at=at: at)
+        monkeypatch.setattr(time, "time", lambda at=at: at)
         await store.fire_due()
     assert len(await list_entries(database)) == 1
 
@@ -201,14 +206,14 @@ async def test_a_schedule_whose_time_passed_meanwhile_is_not_resumed(
 async def test_a_proposal_becomes_that_of_the_person_who_confirms_it(store: ScheduleStore) -> None:
     await store.create(create_schedule(state="proposed", speakers=("U1", "U2")), 1)
     await store.fire_due()
-    assert await store.confirm("a1", create_message(author="U3"), "Eve") is ScheduleDenial.NOT_OWNER
-    confirmed = await store.confirm("a1", create_message(author="U2"), "Grace")
+    assert await store.confirm("a1", create_actor("U3"), "Eve") is ScheduleDenial.NOT_OWNER
+    confirmed = await store.confirm("a1", create_actor("U2"), "Grace")
     assert isinstance(confirmed, Schedule)
     assert confirmed.next_at is not None
     assert confirmed.message.author == "U2"
     assert confirmed.message.address["speaker"] == "Grace"
     assert confirmed.message.address["user"] == "U2"
-    assert await store.confirm("a1", create_message(author="U1"), "Ada") is ScheduleDenial.GONE
+    assert await store.confirm("a1", create_actor("U1"), "Ada") is ScheduleDenial.GONE
     assert await store.list_of_person("slack", "U1") == []
 
 
@@ -218,12 +223,12 @@ async def test_a_time_zone_activates_what_waits_for_it_only(store: ScheduleStore
     await store.create(create_schedule("a1", **waiting), 1)
     await store.create(create_schedule("a2", **waiting, rule="FREQ=WEEKLY;COUNT=2"), 1)
     await store.create(create_schedule("a3", **waiting, speakers=("U1",)), 1)
-    assert await store.confirm("a1", create_message(), "Ada") is ScheduleDenial.NEEDS_ZONE
-    activated = await store.choose_time_zone("Asia/Tokyo", create_message(), "Ada")
+    assert await store.confirm("a1", create_actor(), "Ada") is ScheduleDenial.NEEDS_ZONE
+    activated = await store.choose_time_zone("Asia/Tokyo", create_actor(), "Ada")
     assert sorted(each.id for each in activated) == ["a1", "a2"]
     assert {each.time_zone for each in activated} == {"Asia/Tokyo"}
-    assert await store.get_time_zone(create_user_key(create_message())) == "Asia/Tokyo"
-    (last,) = await store.choose_time_zone("Asia/Tokyo", create_message(), "Ada", "a3")
+    assert await store.get_time_zone(create_user_key(create_actor())) == "Asia/Tokyo"
+    (last,) = await store.choose_time_zone("Asia/Tokyo", create_actor(), "Ada", "a3")
     assert last.id == "a3"
 
 

@@ -1,0 +1,120 @@
+"""Schedules in commands: the list of a person's schedules, and presses of their buttons."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from channels.base import Button
+from channels.commands.services import PlatformServices
+from channels.i18n import messages as words
+from channels.i18n.messages import MessageCatalog
+from channels.replies.buttons import Press, create_button
+from channels.replies.tool_status import shorten_plain
+from channels.turns.schedules import TIME_ZONES, render_schedule
+from core.automation.schedules import ScheduleDenial, ScheduleStore
+from core.messages.identity import Actor
+from core.messages.inbox_message import InboxMessage
+
+#: The most items whose actions are buttons; the actions of more are menus.
+MAX_ITEMS_WITH_BUTTONS = 4
+
+#: The most options of a menu. Discord: 25.
+MAX_OPTIONS = 25
+
+#: The most characters of an option.
+_MAX_OPTION_TITLE = 60
+
+_DENIALS = {
+    ScheduleDenial.GONE: words.ALREADY_ENDED,
+    ScheduleDenial.NOT_OWNER: words.SCHEDULE_NOT_YOURS,
+    ScheduleDenial.NEEDS_ZONE: words.NEEDS_TIME_ZONE,
+    ScheduleDenial.PAST: words.SCHEDULE_PAST,
+    ScheduleDenial.TOO_MANY: words.TOO_MANY_SCHEDULES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedItem:
+    """One open schedule of a person in the list, with a button for each action on it."""
+
+    title: str
+    line: str
+    buttons: Sequence[Button]
+
+
+async def list_schedules(store: ScheduleStore, message: InboxMessage, say: MessageCatalog) -> list[ListedItem]:
+    """Return the schedules of a message's author, for the place of the message."""
+    items = list[ListedItem]()
+    for schedule in await store.list_of_person(message.platform, message.author):
+        line = await render_schedule(schedule, store, say)
+        if schedule.message.place != message.place and not schedule.is_direct:
+            line = say(words.SCHEDULE_ELSEWHERE, line=line)
+        states = {"paused": words.SCHEDULE_PAUSED, "proposed": words.NEEDS_CONFIRMATION}
+        line = " ".join(filter(None, [line, say(states[schedule.state]) if schedule.state in states else ""]))
+        buttons = [Button(f"unschedule:{schedule.id}", say(words.DELETE))]
+        if schedule.state == "active":
+            buttons.insert(0, create_button("schedule_pause", schedule.id, say))
+        elif schedule.state == "paused":
+            buttons.insert(0, create_button("schedule_resume", schedule.id, say))
+        items.append(ListedItem(shorten_plain(schedule.title, _MAX_OPTION_TITLE), line, buttons))
+    return items
+
+
+def render_items(items: Sequence[ListedItem], say: MessageCatalog) -> tuple[str, list[Button]]:
+    """Return a numbered list, and its buttons; of more than `MAX_ITEMS_WITH_BUTTONS`, a menu for each action."""
+    if not items:
+        return say(words.NO_SCHEDULES), []
+    text = "\n".join([say(words.YOUR_SCHEDULES), "", *(f"{n}. {item.line}" for n, item in enumerate(items, 1))])
+    numbered = [(n, item, button) for n, item in enumerate(items, 1) for button in item.buttons]
+    if len(items) <= MAX_ITEMS_WITH_BUTTONS:
+        return text, [Button(button.id, f"{button.label} {n}") for n, _, button in numbered]
+    menus = defaultdict[str, list[Button]](list)
+    for n, item, button in numbered:
+        menus[button.label].append(Button(button.id, f"{n}. {item.title}"))
+    return text, [
+        Button(f"menu:{options[0].id.partition(':')[0]}", label, options=tuple(options[:MAX_OPTIONS]))
+        for label, options in menus.items()
+    ]
+
+
+async def handle_schedule_press(
+    services: PlatformServices, press: Press, actor: Actor, name: str, say: MessageCatalog
+) -> str:
+    """Perform the action of a schedule's button, update the reply that shows it, and return the text for the user."""
+    store = services.schedules
+    id_ = press.target_id
+    match press.action:
+        case "unschedule":
+            changed = await store.delete(id_, actor.author)
+            done = words.SCHEDULE_DELETED
+        case "schedule_pause":
+            changed = await store.pause(id_, actor.author)
+            done = words.SCHEDULE_NOW_PAUSED
+        case "schedule_resume":
+            changed = await store.resume(id_, actor.author)
+            done = ""
+        case "schedule_confirm":
+            changed = await store.confirm(id_, actor, name)
+            done = ""
+        case _:
+            return await _choose_time_zone(services, press, actor, name, say)
+    if isinstance(changed, ScheduleDenial):
+        return say(_DENIALS[changed])
+    services.rerenderer.rerender(changed.turn)
+    return (
+        say(done, title=shorten_plain(changed.title, _MAX_OPTION_TITLE))
+        if done
+        else await render_schedule(changed, store, say)
+    )
+
+
+async def _choose_time_zone(
+    services: PlatformServices, press: Press, actor: Actor, name: str, say: MessageCatalog
+) -> str:
+    if press.detail not in TIME_ZONES:
+        return say(words.UNKNOWN_BUTTON)
+    activated = await services.schedules.choose_time_zone(press.detail, actor, name, press.target_id)
+    for turn in {schedule.turn for schedule in activated}:
+        services.rerenderer.rerender(turn)
+    lines = [await render_schedule(schedule, services.schedules, say) for schedule in activated]
+    return "\n".join([say(words.TIME_ZONE_CHOSEN, zone=press.detail), *lines])
