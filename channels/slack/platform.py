@@ -94,7 +94,7 @@ class SlackPlatform:
         name = names[inbound.author]
         bot_name = names.get(bot, "")
         text = MessageText.from_message(
-            inbound.text if inbound.is_prompt else to_plain_text(inbound.text, names),
+            inbound.text if inbound.trigger else to_plain_text(inbound.text, names),
             name,
             inbound.attachments,
             is_one_to_one=is_direct,

@@ -52,7 +52,8 @@ TIME_ZONES = {
 async def render_schedule(schedule: Schedule, store: ScheduleStore, say: MessageCatalog) -> str:
     """Return a line with the title and the next times of a schedule."""
     if schedule.needs_zone:
-        shown = [f"{parse_time(schedule.starts_at):%Y-%m-%d %H:%M}"]
+        start = parse_time(schedule.starts_at)
+        shown = [format_time(start.timestamp()) if start.tzinfo else f"{start:%Y-%m-%d %H:%M}"]
         has_more = schedule.rule is not None
     else:
         times = await store.list_times(schedule, SHOWN_TIMES + 1)

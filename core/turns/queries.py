@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.resume import discard_run, list_run_ids, resume_run
 from core.store.errors import name_row
-from core.store.schema import IS_PENDING, human_requests, inbox, sessions, turns
+from core.store.schema import IS_PENDING, human_requests, inbox, schedules, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
 from core.store.upsert import build_insert
 
@@ -191,9 +191,10 @@ async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: 
     """Move or delete the stored events of a run that a new turn repeats; return the kind of the rerun.
 
     The claim of the new turn calls this once. A `retry` moves the ADK events of the run to the end of the history. A
-    `regenerate` deletes all but the user's message, and a `revise` deletes all. Edited texts of the turn's messages
-    replace the former ones in `inbox`. The kind is `revise` if a message was edited or deleted meanwhile, and instead
-    of `regenerate` if the run has read messages since it began: the new prompt has them.
+    `regenerate` deletes all but the user's message, and a `revise` deletes all; both delete the schedules that the
+    replaced answer shows. Edited texts of the turn's messages replace the former ones in `inbox`. The kind is `revise`
+    if a message was edited or deleted meanwhile, and instead of `regenerate` if the run has read messages since it
+    began: the new prompt has them.
     """
     rows = await get_inbox_rows(connection, parent.origin)
     has_read = kind == "regenerate" and any(row.kind == "steering" for row in rows)
@@ -210,4 +211,5 @@ async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: 
         await resume_run(connection, parent.session, parent.run or parent.origin)
     else:
         await discard_run(connection, parent.session, parent.origin, keep_prompt=kind == "regenerate")
+        await connection.execute(sa.delete(schedules).where(schedules.c.turn == parent.origin))
     return kind
