@@ -321,6 +321,17 @@ def sessions(
 
 
 @cli.command()
+def schedules(
+    deleted: Annotated[str, typer.Option("--delete", metavar="ID", help="Delete this schedule instead.")] = "",
+    as_json: Json = False,
+) -> None:
+    """List the open schedules, the next one first."""
+    from bot.cli import operations
+
+    operations.print_schedules(deleted=deleted, as_json=as_json)
+
+
+@cli.command()
 def why(
     turn: Id,
     *,

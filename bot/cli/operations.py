@@ -1,4 +1,4 @@
-"""Commands of operators: status, turns, sessions, why, retry, cancel, usage.
+"""Commands of operators: status, turns, sessions, schedules, why, retry, cancel, usage.
 
 They work while the bot runs, on SQLite too: each reads the database, or stores a request for a turn in it. Workers look
 for such requests every few seconds.
@@ -18,12 +18,14 @@ from bot import settings as configuration
 from bot.cli import database as stored
 from bot.cli import turn_view
 from bot.monitoring.diagnostics import NEAR_LIMIT_FRACTION, find_problems, is_alive
+from core.automation.schedules import Schedule, ScheduleStore
 from core.conversations.overview import get_overview
 from core.conversations.overview import list_sessions as load_sessions
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.errors import ParleyError
 from core.inbox.store import InboxStore
+from core.inbox.triggered import TriggeredEntries
 from core.observability.messages import format_count
 from core.privacy.prompts import PromptStore
 from core.sessions.agent_routing import AgentRouter
@@ -207,6 +209,39 @@ def print_sessions(
     _run_command(work, "reading sessions")
 
 
+def print_schedules(*, deleted: str, as_json: bool) -> None:
+    """Print the open schedules as a table or as JSON, the next one first; or delete one by its id."""
+
+    async def work(database: Database, _settings: configuration.Settings) -> int:
+        store = _make_schedule_store(database)
+        if deleted:
+            if not isinstance(await store.delete(deleted), Schedule):
+                raise UnknownIdError(f"there is no schedule {deleted[:40]}: `parley schedules` lists them")
+            tables.print_lines(f"deleted the schedule {deleted}")
+            return 0
+        found = await store.list_all()
+        if as_json:
+            tables.print_json([_schedule_to_json(schedule) for schedule in found])
+            return 0
+        columns = ["id", "state", "next (UTC)", "repeats", "user", "place", "title"]
+        rows = [
+            [
+                schedule.id,
+                schedule.state,
+                tables.format_time(schedule.next_at) if schedule.next_at else "",
+                schedule.rule or "once",
+                schedule.message.author,
+                "direct message" if schedule.is_direct else schedule.message.place,
+                schedule.title,
+            ]
+            for schedule in found
+        ]
+        tables.print_table("Schedules", columns, rows)
+        return 0
+
+    _run_command(work, "reading schedules")
+
+
 def why(turn: str, *, as_json: bool) -> None:
     """Print the report of a turn (see `TurnReport`), given by its id or id prefix."""
 
@@ -337,6 +372,26 @@ async def _find_report(reports: TurnReports, given: str) -> TurnReport:
     if report is None:
         raise UnknownIdError(f"there is no turn {id_}: `parley turns` lists the stored ones (see TURN_RETENTION_DAYS)")
     return report
+
+
+def _make_schedule_store(database: Database) -> ScheduleStore:
+    """Return a store that only reads and deletes: the process of a command fires nothing."""
+    lease = Lease(database)
+    turns = TurnStore(database, lease, AgentRouter(""))
+    return ScheduleStore(database, TriggeredEntries(database, turns, Worker(turns), lease))
+
+
+def _schedule_to_json(schedule: Schedule) -> dict[str, object]:
+    names = ("id", "state", "next_at", "starts_at", "time_zone", "rule", "is_plain", "is_direct", "created_at")
+    values = {name: getattr(schedule, name) for name in names}
+    message = schedule.message
+    return {
+        **values,
+        "user": message.author,
+        "session": message.session_id,
+        "place": message.place,
+        "text": message.text,
+    }
 
 
 def _make_services(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:

@@ -26,9 +26,11 @@ from core.store.schema import (
     inbox,
     memories,
     messages,
+    schedules,
     sessions,
     spending,
     state,
+    time_zones,
     tool_calls,
     turns,
 )
@@ -57,6 +59,11 @@ async def lock_or_create_session(connection: AsyncConnection, session_id: str) -
 
 async def has_active_turn(connection: AsyncConnection, session_id: str) -> bool:
     query = sa.select(turns.c.id).where(turns.c.session == session_id, is_active(turns))
+    return (await connection.execute(query)).first() is not None
+
+
+async def has_schedule(connection: AsyncConnection, session_id: str) -> bool:
+    query = sa.select(schedules.c.id).where(schedules.c.session == session_id)
     return (await connection.execute(query)).first() is not None
 
 
@@ -213,7 +220,8 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
     """Delete the data about a user outside of their messages in sessions.
 
-    Ratings and denial notices are deleted, and the user's name and id are removed from decisions. Of the user's inbox
+    Ratings, denial notices, schedules and the time zone are deleted, and the user's name and id are removed from
+    decisions. Of the user's inbox
     messages only the event keys and times stay, except messages that wait for a turn or belong to an active one.
     """
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
@@ -226,7 +234,9 @@ async def delete_user_records(connection: AsyncConnection, user_id: str) -> None
         anonymous = [to_user_state(ANONYMOUS_USER) if author["id"] == user_id else author for author in authors]
         update = sa.update(human_requests).where(human_requests.c.id == id_)
         await connection.execute(update.values(answer_authors=anonymous))
-    await connection.execute(sa.delete(denial_notices).where(has_person_id(denial_notices.c.user_key, user_id)))
+    await connection.execute(sa.delete(schedules).where(schedules.c.author == user_id))
+    for table in (denial_notices, time_zones):
+        await connection.execute(sa.delete(table).where(has_person_id(table.c.user_key, user_id)))
     in_turn = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))
     # a message that was sent during the deletion is answered
     await tombstone_messages(connection, (inbox.c.author == user_id) & ~is_waiting(inbox) & ~in_turn)

@@ -1,7 +1,7 @@
 """Export of a session's history as Markdown or JSON, streamed in pieces of text."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +14,8 @@ from core.observability.secret_redaction import redact_json_secrets
 from core.privacy.export_attachments import ExportedFile
 from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
 from core.store.database import Database
-from core.store.schema import sessions, turns
+from core.store.schema import schedules, sessions, turns
+from core.turns.queries import parse_inbox_message
 from core.usage.meter import parse_stored_calls
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
 
@@ -85,7 +86,7 @@ async def stream_export(
     max_bytes: int | None = None,
     viewer: ExportViewer | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Yield the history of a session since its last reset as text, in pieces.
+    """Yield the history of a session since its last reset, and its schedules, as text, in pieces.
 
     Nothing is yielded for a session without messages.
 
@@ -99,6 +100,7 @@ async def stream_export(
     size = 0
     has_begun = False
     authors = dict[str, set[str]]()  # by the id of the run, which another run continues after an approval
+    open_schedules = await _load_schedules(database, session_id, viewer)
     async with aclosing(stream_runs(database, session_id)) as runs:
         async for run in runs:
             if not has_begun:
@@ -112,11 +114,11 @@ async def stream_export(
             written = writer.format_run(counted)
             size += len(written.encode())
             if max_bytes is not None and size > max_bytes:
-                yield writer.format_end(is_whole=False)
+                yield writer.format_end(open_schedules, is_whole=False)
                 return
             yield written
     if has_begun:
-        yield writer.format_end(is_whole=True)
+        yield writer.format_end(open_schedules, is_whole=True)
 
 
 def _add_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
@@ -136,6 +138,21 @@ async def _load_header(database: Database, session_id: str) -> dict[str, Any]:
     return {"place": row.user_id, "model": row.model, "generation": row.generation, "agents": agents or [row.app]}
 
 
+async def _load_schedules(database: Database, session_id: str, viewer: ExportViewer | None) -> list[dict[str, Any]]:
+    """Return the open schedules of a session; in a chat only those of the viewer."""
+    query = sa.select(schedules).where(schedules.c.session == session_id).order_by(schedules.c.created_at)
+    if viewer is not None:
+        query = query.where(schedules.c.author == viewer.id)
+    names = ("id", "author", "state", "is_plain", "is_direct", "time_zone", "rule", "next_at", "created_at")
+    async with database.read() as connection:
+        rows = (await connection.execute(query)).all()
+    return [
+        {**{name: row._mapping[name] for name in names}, "starts": row.starts_at, "text": message.text}
+        for row in rows
+        if (message := parse_inbox_message(row.message)) is not None
+    ]
+
+
 class _MarkdownWriter:
     """Writer of an export as Markdown, for people."""
 
@@ -150,8 +167,10 @@ class _MarkdownWriter:
     def format_run(self, run: TranscriptRun) -> str:
         return "".join(f"\n{paragraph}\n" for paragraph in self._list_paragraphs(run))
 
-    def format_end(self, *, is_whole: bool) -> str:
-        return "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
+    def format_end(self, open_schedules: Sequence[Mapping[str, Any]], *, is_whole: bool) -> str:
+        rest = "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
+        lines = [f"- {_format_schedule(schedule)}" for schedule in open_schedules]
+        return rest + "\n".join(["\n## Schedules", "", *lines, ""]) if lines else rest
 
     def _list_paragraphs(self, run: TranscriptRun) -> Iterator[str]:
         for message in run.messages:
@@ -216,8 +235,9 @@ class _JsonWriter:
         }
         return f"{comma}\n{_to_json_text({name: value for name, value in values.items() if value})}"
 
-    def format_end(self, *, is_whole: bool) -> str:
-        return f'\n], "is_whole": {_to_json_text(is_whole)}}}\n'
+    def format_end(self, open_schedules: Sequence[Mapping[str, Any]], *, is_whole: bool) -> str:
+        listed = _to_json_text(list(map(_format_times, open_schedules)))
+        return f'\n], "schedules": {listed}, "is_whole": {_to_json_text(is_whole)}}}\n'
 
 
 _WRITERS: Mapping[ExportFormat, type[_MarkdownWriter | _JsonWriter]] = {"md": _MarkdownWriter, "json": _JsonWriter}
@@ -265,6 +285,12 @@ def _summarize_usage(turn: Mapping[str, Any]) -> str:
     tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))
     cost = f", {format_dollars(turn['cost'])}" if turn.get("cost") else ""
     return f"{format_count(tokens, 'token')}{cost}" if tokens or cost else ""
+
+
+def _format_schedule(schedule: Mapping[str, Any]) -> str:
+    due = _format_time(schedule["next_at"]) if schedule["next_at"] else schedule["state"]
+    rule = f", repeated by {_format_code(schedule['rule'])}" if schedule["rule"] else ""
+    return f"{due}{rule}: {_format_code(schedule['text'])}"
 
 
 def _format_code(text: str) -> str:

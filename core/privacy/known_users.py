@@ -9,7 +9,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages.inbox_message import InboxMessage
 from core.store.errors import name_row
-from core.store.schema import denial_notices, feedback, human_requests, inbox, messages, spending
+from core.store.schema import (
+    denial_notices,
+    feedback,
+    human_requests,
+    inbox,
+    messages,
+    schedules,
+    spending,
+    time_zones,
+)
 from core.turns.queries import parse_inbox_message
 
 
@@ -34,11 +43,11 @@ async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Return the number of a user's spending rows, ratings, decisions and denials."""
+    """Return the number of a user's spending rows, ratings, decisions, denials, schedules and time zones."""
     count = 0
-    for column in (feedback.c.author, human_requests.c.decided_by):
+    for column in (feedback.c.author, human_requests.c.decided_by, schedules.c.author):
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
-    for column in (spending.c.author, denial_notices.c.user_key):
+    for column in (spending.c.author, denial_notices.c.user_key, time_zones.c.user_key):
         keys = await connection.execute(sa.select(column).where(column.endswith(user_id, autoescape=True)))
         count += sum(_get_user_id(key) == user_id for key in keys.scalars())
     return count
@@ -48,7 +57,7 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     """Return the users whose name contains `text` or whose platform id is `text`.
 
     Case is ignored, and so is a platform's name before the id, as in `slack:U1`. The users are sorted by id. Stored
-    prompts, inbox messages and spending are searched; an empty text matches all users in them.
+    prompts, inbox messages, schedules and spending are searched; an empty text matches all users in them.
     """
     names = defaultdict[str, set[str]](set)
     prompts = sa.select(messages.c.id, messages.c.attribution).where(messages.c.attribution.is_not(None))
@@ -56,18 +65,19 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
         with name_row("messages", id_):
             for user_id, name in prompt["people"].items():
                 names[user_id].add(name)
-    written = sa.select(inbox.c.id, inbox.c.author, inbox.c.message).where(inbox.c.author != "")
-    for id_, user_id, inbound in await connection.execute(written):
-        if (message := parse_inbox_message(inbound, id_)) is not None:
-            names[user_id].add(get_author_name(message))
+    for table in (inbox, schedules):
+        written = sa.select(table.c.id, table.c.author, table.c.message).where(table.c.author != "")
+        for id_, user_id, inbound in await connection.execute(written):
+            if (message := parse_inbox_message(inbound, id_)) is not None:
+                names[user_id].add(get_author_name(message))
     spent = sa.select(spending.c.author, spending.c.name).where(spending.c.author != "").distinct()
     for key, name in await connection.execute(spent):
         names[_get_user_id(key)].add(name)
-    query = text.strip().casefold()
+    wanted = text.strip().casefold()
     return [
         KnownUser(user_id, tuple(sorted(user_names - {""})))
         for user_id, user_names in sorted(names.items())
-        if query.rpartition(":")[2] == user_id.casefold() or any(query in name.casefold() for name in user_names)
+        if wanted.rpartition(":")[2] == user_id.casefold() or any(wanted in name.casefold() for name in user_names)
     ]
 
 

@@ -42,6 +42,7 @@ from core.store.schema import (
     inbox,
     memories,
     messages,
+    schedules,
     sessions,
     state,
     tool_calls,
@@ -237,6 +238,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
         (tool_calls, tool_calls.c.session == session_id),
         (memories, memories.c.user_id == place),
         (human_requests, human_requests.c.session == session_id),
+        (schedules, schedules.c.session == session_id),
         (state, (state.c.scope == "session") & (state.c.owner == session_id)),
         (inbox, (inbox.c.session == session_id) & (inbox.c.author != redaction.user_id)),
     ):
@@ -261,7 +263,11 @@ _KEY_COLUMNS = {
     "turn",
     "author",
     "place",
+    "platform",
+    "rule",
     "search_text",
+    "starts_at",
+    "time_zone",
 }
 
 
