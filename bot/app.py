@@ -204,7 +204,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         triggered = TriggeredEntries(database, turns, worker, lease, rates=settings.user_rate_limits)
         schedules = ScheduleStore(
-            database, triggered, limit=settings.max_schedules, min_minutes=settings.schedule_min_minutes
+            database, triggered.wake, limit=settings.max_schedules, min_minutes=settings.schedule_min_minutes
         )
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         human_requests = HumanRequestService(

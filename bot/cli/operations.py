@@ -25,7 +25,6 @@ from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.errors import ParleyError
 from core.inbox.store import InboxStore
-from core.inbox.triggered import TriggeredEntries
 from core.observability.messages import format_count
 from core.privacy.prompts import PromptStore
 from core.sessions.agent_routing import AgentRouter
@@ -213,7 +212,7 @@ def print_schedules(*, deleted: str, as_json: bool) -> None:
     """Print the open schedules as a table or as JSON, the next one first; or delete one by its id."""
 
     async def work(database: Database, _settings: configuration.Settings) -> int:
-        store = _make_schedule_store(database)
+        store = ScheduleStore(database, wake=lambda: None)  # this process fires nothing
         if deleted:
             if not isinstance(await store.delete(deleted), Schedule):
                 raise UnknownIdError(f"there is no schedule {deleted[:40]}: `parley schedules` lists them")
@@ -374,17 +373,9 @@ async def _find_report(reports: TurnReports, given: str) -> TurnReport:
     return report
 
 
-def _make_schedule_store(database: Database) -> ScheduleStore:
-    """Return a store that only reads and deletes: the process of a command fires nothing."""
-    lease = Lease(database)
-    turns = TurnStore(database, lease, AgentRouter(""))
-    return ScheduleStore(database, TriggeredEntries(database, turns, Worker(turns), lease))
-
-
 def _schedule_to_json(schedule: Schedule) -> dict[str, object]:
-    names = ("id", "state", "next_at", "starts_at", "time_zone", "rule", "is_plain", "is_direct", "created_at")
-    values = {name: getattr(schedule, name) for name in names}
     message = schedule.message
+    values = {name: value for name, value in asdict(schedule).items() if name not in ("message", "speakers")}
     return {
         **values,
         "user": message.author,

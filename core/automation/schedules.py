@@ -8,7 +8,7 @@ no `next_at`.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +29,6 @@ from core.automation.recurrence import (
     to_timestamp,
 )
 from core.errors import ScheduleError, SessionResetError, StoreError
-from core.inbox.triggered import TriggeredEntries, append_triggered
 from core.messages.identity import Actor, find_time_zone, to_one_line
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import DIRECT, LATE_SECONDS, Trigger
@@ -38,7 +37,7 @@ from core.sessions.lifecycle import lock_session_row
 from core.store.database import Database
 from core.store.schema import schedules, time_zones
 from core.store.upsert import build_insert, insert_or_update
-from core.turns.queries import parse_inbox_message
+from core.turns.queries import append_triggered, parse_inbox_message
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +147,7 @@ class ScheduleStore:
     """Store of schedules, which fires those that are due.
 
     Args:
+        wake: called when entries of due schedules are stored.
         limit: the most open schedules of a person.
         min_minutes: the least time between two times of a schedule.
     """
@@ -155,13 +155,13 @@ class ScheduleStore:
     def __init__(
         self,
         database: Database,
-        triggered: TriggeredEntries,
+        wake: Callable[[], None],
         *,
         limit: int = MAX_SCHEDULES,
         min_minutes: float = MIN_MINUTES,
     ) -> None:
         self._database = database
-        self._triggered = triggered
+        self._on_fired = wake
         self._limit = limit
         self._min_seconds = min_minutes * 60
         self._wake = asyncio.Event()
@@ -325,7 +325,7 @@ class ScheduleStore:
         following = await asyncio.to_thread(self._list_following, due, now)
         fired = [await self._fire(row, next_at, now) for row, next_at in zip(due, following, strict=True)]
         if any(fired):
-            self._triggered.wake()
+            self._on_fired()
         if len(due) == BATCH_SIZE:
             return 0.0
         async with self._database.read() as connection:

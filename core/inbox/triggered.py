@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay
 
 from core.concurrency.retry import backoff
@@ -22,9 +21,9 @@ from core.observability.secret_redaction import format_error
 from core.sessions.lifecycle import lock_session_row, new_session_row
 from core.store.database import Database
 from core.store.schema import IS_PENDING, inbox, sessions
-from core.store.upsert import build_insert, insert_or_ignore
+from core.store.upsert import insert_or_ignore
 from core.store.workers.lease import Lease
-from core.turns.queries import list_readable_messages, message_columns, session_generation
+from core.turns.queries import append_triggered, list_readable_messages, message_columns
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import NO_RATE_LIMITS, UserRateLimiter
@@ -43,18 +42,6 @@ MAX_BACKOFF_SECONDS, GIVE_UP_SECONDS = 60.0, 86_400.0
 #: Awaited with an entry, and with whether an earlier try may have placed it. It returns the message that a turn is to
 #: answer; None if no turn follows, such as for a plain text. A `SurfaceError` means that a later try may succeed.
 Place = Callable[[InboxMessage, bool], Awaitable[InboxMessage | None]]
-
-
-async def append_triggered(connection: AsyncConnection, message: InboxMessage) -> bool:
-    """Store an entry in the caller's transaction, and return whether it is new."""
-    assert message.trigger is not None, "no person wrote it"
-    row = message_columns(message, session_generation(message.session_id)) | {
-        "message": message.to_json(),
-        "kind": message.trigger.kind,
-        "outcome": InboxOutcome.PENDING,
-    }
-    new = build_insert(connection.dialect.name, inbox).values(row).on_conflict_do_nothing()
-    return (await connection.execute(new.returning(inbox.c.id))).first() is not None
 
 
 class TriggeredEntries:

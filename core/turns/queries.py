@@ -80,6 +80,21 @@ async def record_message(
     return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
 
 
+async def append_triggered(connection: AsyncConnection, message: InboxMessage) -> bool:
+    """Store an entry that no person wrote, in the caller's transaction; return whether it is new.
+
+    See `core.inbox.triggered`.
+    """
+    assert message.trigger is not None, "no person wrote it"
+    row = message_columns(message, session_generation(message.session_id)) | {
+        "message": message.to_json(),
+        "kind": message.trigger.kind,
+        "outcome": InboxOutcome.PENDING,
+    }
+    new = build_insert(connection.dialect.name, inbox).values(row).on_conflict_do_nothing()
+    return (await connection.execute(new.returning(inbox.c.id))).first() is not None
+
+
 async def has_message(connection: AsyncConnection, event_key: str) -> bool:
     row = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
     return (await connection.execute(row)).first() is not None

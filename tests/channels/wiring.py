@@ -182,7 +182,7 @@ async def run_core(
         stack.push_async_callback(background.drain, 0.0)
         request_messages = RequestMessages(platforms, human_requests, background)
         triggered = TriggeredEntries(database, turns, worker, turns._lease, rates=rates)
-        schedules = ScheduleStore(database, triggered)
+        schedules = ScheduleStore(database, triggered.wake)
         rerenderer = ReplyRerenderer(
             platforms, runtime, conversations, human_requests, schedules, settings=replies, background=background
         )

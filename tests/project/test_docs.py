@@ -43,6 +43,7 @@ from chatrig.slack.api.faults import SlackFaults
 from chatrig.slack.state.messages import SlackMessage
 from core import errors
 from core.agents.run_record import RunRecord, ToolCallRecord
+from core.automation.schedules import Schedule
 from core.conversations.overview import (
     FailureGroup,
     Overview,
@@ -162,6 +163,7 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         ("status", "failures"): FailureGroup,
         ("status", "findings"): Diagnosis,
         ("sessions", ""): SessionOverview,
+        ("schedules", ""): Schedule,
         ("why", ""): TurnReport,
         ("why", "calls"): ModelCall,
         ("why", "run_record"): RunRecord,
@@ -173,9 +175,10 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         ("forget", "deleted"): DeletionResult,
         ("check", ""): probes.CheckResult,
     }
-    less = {("why", ""): {"cost"}}  # printed in dollars
+    less = {("why", ""): {"cost"}, ("schedules", ""): {"message", "speakers"}}  # printed in dollars, and by fields
     extra_fields = {
         ("why", ""): {"dollars"},
+        ("schedules", ""): {"user", "session", "place", "text"},
         ("status", "workers"): {"is_alive"},
         ("status", ""): {"findings", "is_well"},
     }
@@ -313,7 +316,15 @@ def test_the_errors_page_shows_the_exception_tree() -> None:
 def test_the_errors_page_lists_the_texts_for_users() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
-    silent = {"ChatError", "ConnectionLostError", "ShutdownTimeoutError", "SettingsError", "SurfaceError", "ToolError"}
+    silent = {
+        "ChatError",
+        "ScheduleError",
+        "ConnectionLostError",
+        "ShutdownTimeoutError",
+        "SettingsError",
+        "SurfaceError",
+        "ToolError",
+    }
     silent |= {"SchemaError", "SessionResetError", "TurnLostError", "DatabaseClosedError", "SpendingLimitError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}

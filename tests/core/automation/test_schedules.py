@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from core.automation import schedules as store_module
 from core.automation.schedules import Schedule, ScheduleDenial, ScheduleStore, create_user_key
 from core.errors import ScheduleError, SessionResetError
-from core.inbox.triggered import TriggeredEntries
 from core.messages.identity import Actor
 from core.messages.inbox_message import InboxMessage
 from core.sessions.lifecycle import begin_generation, new_session_row
@@ -21,15 +20,6 @@ from core.store.schema import inbox, schedules, sessions
 from tests.core.conftest import FailingDatabase
 
 SESSION = "slack:T1:C1:1.0"
-
-
-class WakeCounter:
-    """Entries that only count their wakes."""
-
-    count = 0
-
-    def wake(self) -> None:
-        self.count += 1
 
 
 @pytest.fixture
@@ -40,7 +30,7 @@ async def store(database: FailingDatabase) -> ScheduleStore:
 
 
 def create_store(database: FailingDatabase, **limits: Any) -> ScheduleStore:
-    return ScheduleStore(database, cast(TriggeredEntries, WakeCounter()), **limits)
+    return ScheduleStore(database, wake=lambda: None, **limits)
 
 
 def create_message(text: str = "water the plants", author: str = "U1") -> InboxMessage:
