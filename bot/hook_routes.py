@@ -25,7 +25,7 @@ from core.automation.hooks import (
 )
 from core.automation.signatures import verify_request
 from core.errors import StoreError
-from core.inbox.store import AcceptResult
+from core.messages.inbox_message import AcceptResult
 from core.observability.secret_redaction import format_error
 from core.turns.claims import derive_turn_id
 from core.usage.user_rate_limits import RateLimitDenial

@@ -12,9 +12,8 @@ from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
 from channels.requests.approval_message import ARGUMENTS_FILE, refusal_text
-from core.inbox.store import AcceptResult
 from core.messages.identity import Actor, User
-from core.messages.inbox_message import InboxMessage
+from core.messages.inbox_message import AcceptResult, InboxMessage
 from core.tools.human_requests import Approval, Verdict
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenial

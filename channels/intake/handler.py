@@ -33,9 +33,8 @@ from channels.replies.surface import Surface
 from core.errors import StoreError, SurfaceError
 from core.inbox.edits import ClaimedMessage, EditResult
 from core.inbox.entries import InboxEntry
-from core.inbox.store import AcceptResult
 from core.messages.identity import Actor, User
-from core.messages.inbox_message import InboxMessage
+from core.messages.inbox_message import AcceptResult, InboxMessage
 from core.observability.secret_redaction import format_error
 from core.privacy.vault import Cipher
 from core.tools.human_requests import Question

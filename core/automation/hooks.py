@@ -21,17 +21,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.automation import hook_payload
 from core.automation.hook_payload import MAX_PROMPT_CHARACTERS, find_template_faults
 from core.automation.signatures import SignatureScheme
-from core.inbox.store import AcceptResult
-from core.inbox.triggered import append_triggered
 from core.messages.identity import BOT_PREFIX, clean_name
-from core.messages.inbox_message import InboxMessage, storable_text
+from core.messages.inbox_message import AcceptResult, InboxMessage, storable_text
 from core.messages.trigger import Trigger
 from core.observability.messages import format_count
 from core.observability.secret_redaction import add_secret
 from core.sessions.prompt_text import LINE_PREFIX, QUOTE_CLOSE, QUOTE_OPEN, build_quote, escape_brackets
 from core.store.database import Database
 from core.store.schema import inbox
-from core.turns.queries import has_message
+from core.turns.queries import append_triggered, has_message
 from core.usage.user_rate_limits import RateLimitDenial
 
 #: Most bytes of a request to a hook; the HTTP server accepts no more.

@@ -28,16 +28,17 @@ from core.automation.recurrence import (
     to_local,
     to_timestamp,
 )
-from core.errors import ScheduleError, SessionResetError, StoreError
+from core.errors import ScheduleError, SessionResetError, StoreError, UnreadableRowError
 from core.messages.identity import Actor, find_time_zone, to_one_line
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import DIRECT, LATE_SECONDS, Trigger
 from core.observability.secret_redaction import format_error
 from core.sessions.lifecycle import lock_session_row
 from core.store.database import Database
+from core.store.errors import name_row
 from core.store.schema import schedules, time_zones
 from core.store.upsert import build_insert, insert_or_update
-from core.turns.queries import append_triggered, parse_inbox_message
+from core.turns.queries import append_triggered
 
 log = logging.getLogger(__name__)
 
@@ -348,8 +349,6 @@ class ScheduleStore:
     async def _fire(self, row: sa.Row[Any], next_at: float | None, now: float) -> bool:
         """Store the entry of a due schedule, and move or delete the schedule; False if another worker did."""
         schedule = _parse(row)
-        if schedule is None:
-            log.error("the schedule %s cannot be read, and ends", row.id)
         is_due = (schedules.c.id == row.id) & (schedules.c.next_at == row.next_at)
         has_next = next_at is not None and schedule is not None
         moved = sa.update(schedules).values(next_at=next_at) if has_next else sa.delete(schedules)
@@ -453,8 +452,12 @@ def _to_row(schedule: Schedule) -> dict[str, Any]:
 
 
 def _parse(row: sa.Row[Any]) -> Schedule | None:
-    message = parse_inbox_message(row.message)
-    if message is None:
+    """Return a schedule; None if its row cannot be read, which is logged."""
+    try:
+        with name_row("schedules", row.id):
+            message = InboxMessage.from_json(row.message)
+    except UnreadableRowError as error:
+        log.error("%s", error)
         return None
     return Schedule(
         row.id,

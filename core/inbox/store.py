@@ -1,7 +1,6 @@
 """The inbox: stores each message before the platform gets its acknowledgement."""
 
 from collections.abc import Collection
-from enum import Enum, auto
 from functools import cache
 from math import inf
 from typing import Any
@@ -10,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
-from core.messages.inbox_message import InboxMessage, InboxOutcome
+from core.messages.inbox_message import AcceptResult, InboxMessage, InboxOutcome
 from core.privacy.redaction import delete_message_files
 from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
 from core.store.database import Database, Rows
@@ -31,21 +30,6 @@ from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, TurnKind
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import NO_RATE_LIMITS, RateLimitDenial, UserRateLimiter
-
-
-class AcceptResult(Enum):
-    """Result of storing a message in the inbox.
-
-    Attributes:
-        NEXT: the message is stored; a turn for it begins as soon as a worker is free.
-        WAITING: the message is stored, and waits: the session has a running turn or other waiting messages.
-        DUPLICATE: a message with this event key was stored before; nothing changes.
-    """
-
-    NEXT = auto()
-    WAITING = auto()
-    DUPLICATE = auto()
-
 
 #: Result of a request for a rerun: the message to answer again, or the denial.
 RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenial | RateLimitDenial

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
@@ -56,6 +56,20 @@ class InboxOutcome(StrEnum):
     PENDING = "pending"
     HANDLED = "handled"
     DENIED = "denied"
+
+
+class AcceptResult(Enum):
+    """Result of storing a message in the inbox.
+
+    Attributes:
+        NEXT: the message is stored; a turn for it begins as soon as a worker is free.
+        WAITING: the message is stored, and waits: the session has a running turn or other waiting messages.
+        DUPLICATE: a message with this event key was stored before; nothing changes.
+    """
+
+    NEXT = auto()
+    WAITING = auto()
+    DUPLICATE = auto()
 
 
 @dataclass(frozen=True, slots=True)

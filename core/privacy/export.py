@@ -15,7 +15,6 @@ from core.privacy.export_attachments import ExportedFile
 from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
 from core.store.database import Database
 from core.store.schema import schedules, sessions, turns
-from core.turns.queries import parse_inbox_message
 from core.usage.meter import parse_stored_calls
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
 
@@ -147,9 +146,12 @@ async def _load_schedules(database: Database, session_id: str, viewer: ExportVie
     async with database.read() as connection:
         rows = (await connection.execute(query)).all()
     return [
-        {**{name: row._mapping[name] for name in names}, "starts": row.starts_at, "text": message.text}
+        {
+            **{name: row._mapping[name] for name in names},
+            "starts": row.starts_at,
+            "text": (row.message or {}).get("text"),
+        }
         for row in rows
-        if (message := parse_inbox_message(row.message)) is not None
     ]
 
 

@@ -65,11 +65,14 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
         with name_row("messages", id_):
             for user_id, name in prompt["people"].items():
                 names[user_id].add(name)
-    for table in (inbox, schedules):
-        written = sa.select(table.c.id, table.c.author, table.c.message).where(table.c.author != "")
-        for id_, user_id, inbound in await connection.execute(written):
-            if (message := parse_inbox_message(inbound, id_)) is not None:
-                names[user_id].add(get_author_name(message))
+    written = sa.select(inbox.c.id, inbox.c.author, inbox.c.message).where(inbox.c.author != "")
+    for id_, user_id, inbound in await connection.execute(written):
+        if (message := parse_inbox_message(inbound, id_)) is not None:
+            names[user_id].add(get_author_name(message))
+    scheduled = sa.select(schedules.c.id, schedules.c.author, schedules.c.message)
+    for id_, user_id, inbound in await connection.execute(scheduled):
+        with name_row("schedules", id_):
+            names[user_id].add(get_author_name(InboxMessage.from_json(inbound)))
     spent = sa.select(spending.c.author, spending.c.name).where(spending.c.author != "").distinct()
     for key, name in await connection.execute(spent):
         names[_get_user_id(key)].add(name)

@@ -493,7 +493,8 @@ memories = sa.Table(
 #: `message`: the `InboxMessage` that it sends, with the author's place; its text is a task, or shown as it is if
 #: `is_plain`. `is_direct`: sent as a direct message to the author. `starts_at`: local time in ISO 8601, in `time_zone`
 #: (IANA; null: unknown), or with an offset. `rule`: RRULE; null for once. `next_at`: the next time; null if it is not
-#: active. `turn`: the `Turn.origin` that made it. `speakers`: the ids of the people who may confirm it; null: anybody.
+#: active. `turn`: the `Turn.origin` that made it. `speakers`: the ids of the people who may confirm it; null:
+#: anybody; empty: only a time zone is missing.
 schedules = sa.Table(
     "schedules",
     metadata,

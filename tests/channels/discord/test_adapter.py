@@ -16,7 +16,8 @@ from channels.intake import backfill
 from chatrig.discord import DiscordSimulator
 from chatrig.models import Pause, Say
 from core.errors import StoreError
-from core.inbox.store import AcceptResult, InboxStore
+from core.inbox.store import InboxStore
+from core.messages.inbox_message import AcceptResult
 from core.usage.user_rate_limits import RateLimitDenial
 from tests.channels.discord.conftest import PATCH, WiredDiscordBot, create_settings, run_bot, run_discord, wait_until
 from tests.channels.wiring import BACKFILL_LIMITS, echo

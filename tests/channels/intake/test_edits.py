@@ -11,8 +11,8 @@ from channels.intake import backfill
 from channels.slack.events import parser
 from chatrig.slack import SlackSimulator
 from core.errors import StoreError
-from core.inbox.store import AcceptResult, InboxStore
-from core.messages.inbox_message import InboxMessage
+from core.inbox.store import InboxStore
+from core.messages.inbox_message import AcceptResult, InboxMessage
 from core.usage.user_rate_limits import RateLimitDenial
 from tests.channels.platforms import run_conversation, wait_for_answer
 from tests.scenarios.conftest import echo

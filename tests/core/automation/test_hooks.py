@@ -19,8 +19,7 @@ from core.automation.hooks import (
     make_message,
 )
 from core.errors import StoreError
-from core.inbox.store import AcceptResult
-from core.messages.inbox_message import InboxMessage, InboxOutcome
+from core.messages.inbox_message import AcceptResult, InboxMessage, InboxOutcome
 from core.observability.secret_redaction import redact_secrets
 from core.store.schema import inbox
 from core.usage.user_rate_limits import RateLimitDenial

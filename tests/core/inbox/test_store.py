@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.inbox.store import AcceptResult, InboxStore
-from core.messages.inbox_message import InboxMessage
+from core.inbox.store import InboxStore
+from core.messages.inbox_message import AcceptResult, InboxMessage
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
 from core.store.schema import inbox as table

@@ -12,8 +12,9 @@ from google.genai import types
 
 from core.conversations.feedback import FeedbackStore
 from core.errors import UnreadableRowError
-from core.inbox.store import AcceptResult, InboxStore
+from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
+from core.messages.inbox_message import AcceptResult
 from core.models.tokens import TokenCounter
 from core.privacy import deletion as deletion_module
 from core.privacy import deletion_queries

@@ -5,7 +5,8 @@ import pytest
 import sqlalchemy as sa
 
 from core.conversations.service import ConversationService
-from core.inbox.store import AcceptResult, InboxStore
+from core.inbox.store import InboxStore
+from core.messages.inbox_message import AcceptResult
 from core.privacy import retention
 from core.privacy.retention import DAY_SECONDS, HOUR_SECONDS, CleanupService
 from core.store.schema import inbox as inbox_table

@@ -1,6 +1,7 @@
 """Messages that arrive after the turn of a newer message has begun."""
 
-from core.inbox.store import AcceptResult, InboxStore
+from core.inbox.store import InboxStore
+from core.messages.inbox_message import AcceptResult
 from core.turns.store import TurnStore
 from tests.core.conftest import complete_turn
 from tests.fixtures.inbox_messages import inbound

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.inbox.store import AcceptResult, InboxStore
-from core.messages.inbox_message import InboxMessage
+from core.inbox.store import InboxStore
+from core.messages.inbox_message import AcceptResult, InboxMessage
 from core.sessions.service import SessionService
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table

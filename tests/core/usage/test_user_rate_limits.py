@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from core.inbox.store import AcceptResult, InboxStore
-from core.messages.inbox_message import InboxOutcome
+from core.inbox.store import InboxStore
+from core.messages.inbox_message import AcceptResult, InboxOutcome
 from core.sessions.agent_routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import inbox as table
