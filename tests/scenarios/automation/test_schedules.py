@@ -192,7 +192,11 @@ async def merge_messages(chat: Any, gate: asyncio.Event) -> None:
 async def test_several_speakers_confirm_a_schedule_by_a_press(start: StartBot) -> None:
     gate = asyncio.Event()
     script = make_script(call(in_minutes=0.1))
-    async with start(lambda request: [Pause(gate), "hello"] if "first" in request.text else script(request)) as chat:
+
+    def answer(request: ReceivedRequest) -> Any:
+        return [Pause(gate), "hello"] if "first" in request.text else script(request)
+
+    async with start(answer, while_running="queue") as chat:
         await merge_messages(chat, gate)
         await wait_for_texts(
             chat, lambda found: any("⏰" in text and words.NEEDS_CONFIRMATION in text for text in found)
