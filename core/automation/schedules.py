@@ -104,8 +104,8 @@ class Schedule:
 
     @property
     def title(self) -> str:
-        """The first line of the text, shortened."""
-        line = to_one_line(self.message.text.strip().split("\n", 1)[0])
+        """The first line of the text, shortened, without a full stop."""
+        line = to_one_line(self.message.text.strip().split("\n", 1)[0]).removesuffix(".")
         return line if len(line) <= MAX_TITLE_CHARACTERS else f"{line[: MAX_TITLE_CHARACTERS - 1].rstrip()}…"
 
     @property

@@ -19,7 +19,8 @@ PANES = ("slack", "discord")
 #: Sizes in pixels; the margin is below the last message.
 PANE_WIDTH, WINDOW_WIDTH, WINDOW_HEIGHT, MARGIN = 470, 1200, 1000, 16
 
-_STYLE = f"""
+#: Style of a page with only the two panes.
+STYLE = f"""
 #inspector, #top, #tabs, #toasts, .typing, .state {{ display: none !important; }}
 .sidebar {{ display: none !important; }}
 main {{ grid-template-columns: {PANE_WIDTH}px {PANE_WIDTH}px !important; }}
@@ -92,36 +93,36 @@ async def main() -> None:
 async def _take_pictures(settings: Mapping[str, str]) -> None:
     async with (
         run_scripted_simulator(respond, settings, {"shop_of_tour.py": SHOP}) as address,
-        open_page(address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=_STYLE) as page,
+        open_page(address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=STYLE) as page,
     ):
         await _ask(page, "How do I undo my last commit, but keep the changes?", "Regenerate")
-        await _take_picture(page, "chat-answer")
+        await take_picture(page, "chat-answer")
         await _edit_question(page, "How do I undo my last two commits, but keep the changes?")
-        await _wait_for_text(page, "Answer the edited message")
-        await _take_picture(page, "chat-edited")
+        await wait_for_text(page, "Answer the edited message")
+        await take_picture(page, "chat-edited")
         await _take_choice(page)
         await _take_form(page)
         await _ask(page, "Draw a chart of the revenue.", "Friday was")
         for pane in PANES:
             await expect(page.locator(f"#{pane} .image img")).to_be_visible()
-        await _take_picture(page, "chat-image")
+        await take_picture(page, "chat-image")
         await _ask(page, "How much coffee does an espresso take?", "sca.coffee")
-        await _take_picture(page, "chat-sources")
+        await take_picture(page, "chat-sources")
         await _ask(page, "Please refund order 1042.", "Deny")
-        await _take_picture(page, "chat-approval")
+        await take_picture(page, "chat-approval")
         for pane in PANES:
             await page.locator(f"#{pane} .button", has_text="Deny").click()
-        await _wait_for_text(page, "nothing was refunded")
+        await wait_for_text(page, "nothing was refunded")
         await _ask(page, "Where is order 1042?", "damaged")
         for pane in PANES:
             await _use_menu(page, pane, "Why this answer?")
-        await _wait_for_text(page, "How this answer was made")
-        await _take_picture(page, "chat-why")
+        await wait_for_text(page, "How this answer was made")
+        await take_picture(page, "chat-why")
         await _ask(page, "How much coffee does an espresso take?", "sca.coffee")
         await _use_menu(page, "slack", "Reset this conversation")
         await send_message(page, "discord", "/reset")
-        await _wait_for_text(page, "conversation was reset")
-        await _take_picture(page, "chat-reset")
+        await wait_for_text(page, "conversation was reset")
+        await take_picture(page, "chat-reset")
 
 
 async def _use_menu(page: Page, pane: str, entry: str) -> None:
@@ -144,11 +145,11 @@ async def _edit_question(page: Page, text: str) -> None:
 async def _take_choice(page: Page) -> None:
     """Take the pictures of an open choice and of its answer."""
     await _ask(page, "Send Mina a replacement.", "Espresso")
-    await _take_picture(page, "chat-choice")
+    await take_picture(page, "chat-choice")
     for pane in PANES:
         await page.locator(f"#{pane} .button", has_text="Filter").click()
-    await _wait_for_text(page, "Harbour Blend leave")
-    await _take_picture(page, "chat-answered")
+    await wait_for_text(page, "Harbour Blend leave")
+    await take_picture(page, "chat-answered")
 
 
 async def _take_form(page: Page) -> None:
@@ -162,12 +163,12 @@ async def _take_form(page: Page) -> None:
     heights = [await page.locator(f"#{pane} .modal").evaluate("it => it.scrollHeight") for pane in PANES]
     height = max(heights) + 4 * MARGIN
     await page.set_viewport_size({"width": WINDOW_WIDTH, "height": height})
-    await _take_picture(page, "chat-form", height)
+    await take_picture(page, "chat-form", height)
     await page.set_viewport_size({"width": WINDOW_WIDTH, "height": WINDOW_HEIGHT})
     for pane in PANES:
         form = page.locator(f"#{pane}").get_by_role("dialog")
         await form.get_by_role("button", name="Submit").or_(form.get_by_role("button", name="Send")).click()
-    await _wait_for_text(page, "Booked")
+    await wait_for_text(page, "Booked")
 
 
 async def _ask(page: Page, text: str, answer: str) -> None:
@@ -186,18 +187,20 @@ async def _ask(page: Page, text: str, answer: str) -> None:
     await page.add_style_tag(content=f"#discord .messages > :nth-child(-n + {message_count}) {{ display: none; }}")
     await send_message(page, "slack", text)
     await send_message(page, "discord", f"@parley {text}")
-    await _wait_for_text(page, answer)
+    await wait_for_text(page, answer)
 
 
-async def _wait_for_text(page: Page, text: str) -> None:
-    """Wait until both platforms show this text, and no reply grows."""
+async def wait_for_text(page: Page, text: str, *, is_growing: bool = False) -> None:
+    """Wait until both platforms show this text, and no reply grows, unless it may."""
     for pane in PANES:
         await expect(page.locator(f"#{pane} .messages")).to_contain_text(text)
+        if is_growing:
+            continue
         await expect(page.locator(f"#{pane} .button", has_text="Stop")).to_have_count(0)
         await expect(page.locator(f"#{pane} .typing .dots")).to_have_count(0)
 
 
-async def _take_picture(page: Page, name: str, height: float = 0) -> None:
+async def take_picture(page: Page, name: str, height: float = 0) -> None:
     """Take a picture of both panes.
 
     Args:

@@ -1,0 +1,87 @@
+"""Pictures of turns that begin by themselves or are steered, in Slack beside Discord."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from playwright.async_api import Page
+
+from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedResponse
+from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_simulator, send_message
+from docs.pictures.chats import STYLE, WINDOW_HEIGHT, WINDOW_WIDTH, take_picture, wait_for_text
+
+#: Agent with a tool that takes long enough for a second message.
+AGENT = """
+import asyncio
+
+from google.adk.agents import LlmAgent
+
+from core.tools import idempotent, schedule
+
+
+@idempotent
+async def check_stock(blend: str) -> dict[str, int]:
+    \"\"\"Count the bags of a blend in stock.\"\"\"
+    await asyncio.sleep(5)
+    return {"bags": 14}
+
+
+root_agent = LlmAgent(name="stock", tools=[check_stock, schedule])
+"""
+
+#: Seconds until the reminder of the picture.
+REMINDER_SECONDS = 6
+
+
+def respond(request: ReceivedRequest) -> ScriptedResponse:
+    """Return the model's response to a prompt or to the result of a tool."""
+    match {result.name: result.content for result in request.tool_results}:
+        case {"check_stock": _}:
+            return "Of the decaf, 14 bags are in stock." if "decaf" in request.text else "14 bags are in stock."
+        case {"schedule": _}:
+            return "I'll remind you."
+    if "stock" in request.text:
+        return [Say("Let me count."), CallTool("check_stock", {"blend": "all"}, id="c1")]
+    at = (datetime.now(UTC) + timedelta(seconds=REMINDER_SECONDS)).isoformat(timespec="seconds")
+    return CallTool("schedule", {"text": "Ring Mina about order 1042.", "at": at, "is_task": False}, id="c2")
+
+
+async def main() -> None:
+    """Write `chat-steering.png` and `chat-schedule.png`."""
+    settings = {"AGENT": "stock_agent"}
+    async with (
+        run_scripted_simulator(respond, settings, {"stock_agent.py": AGENT}) as address,
+        open_page(address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=STYLE) as page,
+    ):
+        await _open_places(page)
+        await _say(page, "How many bags are in stock?")
+        await wait_for_text(page, "Let me count.", is_growing=True)
+        await _say(page, "Of the decaf, please.")
+        await wait_for_text(page, "Of the decaf, 14 bags")
+        await take_picture(page, "chat-steering")
+        await _hide_messages(page)
+        await _open_places(page)
+        await _say(page, "Remind me to ring Mina.")
+        await wait_for_text(page, "Undo")
+        await wait_for_text(page, "@ada ⏰ Ring Mina")
+        await take_picture(page, "chat-schedule")
+
+
+async def _open_places(page: Page) -> None:
+    await page.locator("#slack .place", has_text="parley").first.evaluate("place => place.click()")
+    await page.locator("#discord .place", has_text="general").first.evaluate("place => place.click()")
+    await page.wait_for_timeout(SETTLE_MILLISECONDS)
+
+
+async def _hide_messages(page: Page) -> None:
+    """Hide the messages of the Discord channel so far; Slack shows a new thread."""
+    count = await page.locator("#discord .messages > *").count()
+    await page.add_style_tag(content=f"#discord .messages > :nth-child(-n + {count}) {{ display: none; }}")
+
+
+async def _say(page: Page, text: str) -> None:
+    await send_message(page, "slack", text)
+    await send_message(page, "discord", f"@parley {text}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
