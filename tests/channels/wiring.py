@@ -132,6 +132,7 @@ async def run_core(
     retry_delays: tuple[float, ...] = (),
     root: Workflow | None = None,
     prompt_key: str = "",
+    is_steered: bool = False,
 ) -> AsyncIterator[CoreParts]:
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
@@ -211,7 +212,7 @@ async def run_core(
             context,
             error_messages=ErrorMessages(spending_store, admins),
             settings=replies,
-            open_steering=partial(SteeringQueue, database, turns, worker),
+            open_steering=partial(SteeringQueue, database, turns, worker) if is_steered else None,
         )
 
         async def answer(turn: Turn) -> None:

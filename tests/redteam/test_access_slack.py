@@ -171,7 +171,7 @@ async def test_a_running_turn_reads_no_message_of_an_author_who_lost_access(
             return echo(request)
         return [Pause(may_call), CallTool("make_file", {"name": "a.txt", "content": "a"})]
 
-    async with run_bot(slack, tmp_path, answer, core={"tools": [to_adk_tool(make_file)]}) as bot:
+    async with run_bot(slack, tmp_path, answer, core={"tools": [to_adk_tool(make_file)], "is_steered": True}) as bot:
         bot.services.access_policy._rules = {"slack": AccessRules()}
         question = await bot.mention_bot("grace", "general", "look")
         await bot.wait_for_texts(question, lambda texts: words.PLACEHOLDER in texts)

@@ -56,7 +56,11 @@ async def test_a_direct_message_needs_no_mention(start: StartBot) -> None:
 
 async def test_messages_during_an_answer_share_the_next_one_in_their_order(start: StartBot) -> None:
     go_on = asyncio.Event()
-    async with start(lambda request: [Pause(go_on), Say(", ".join(re.findall("say ([a-z]+)", request.text)))]) as chat:
+
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
+        return [Pause(go_on), Say(", ".join(re.findall("say ([a-z]+)", request.text)))]
+
+    async with start(answer, while_running="queue") as chat:
         await chat.say("say one")
         await wait_for_texts(chat, lambda texts: texts == [words.PLACEHOLDER])
         await chat.say("say two")

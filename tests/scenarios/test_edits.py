@@ -28,7 +28,7 @@ async def wait_for_offer(chat: Chat, *, offered: bool = True) -> None:
 
 async def test_a_queued_question_is_answered_as_edited(start: StartBot) -> None:
     go_on = asyncio.Event()
-    async with start(lambda request: [Pause(go_on), Say(echo(request))]) as chat:
+    async with start(lambda request: [Pause(go_on), Say(echo(request))], while_running="queue") as chat:
         await chat.say("one")
         await wait_for_texts(chat, lambda texts: texts == [words.PLACEHOLDER])
         message = await chat.say("tow")
@@ -122,7 +122,7 @@ async def test_an_edit_of_a_command_is_no_question(start: StartBot) -> None:
 
 async def test_a_queued_question_that_is_deleted_is_not_answered(start: StartBot) -> None:
     go_on = asyncio.Event()
-    async with start(lambda request: [Pause(go_on), Say(echo(request))]) as chat:
+    async with start(lambda request: [Pause(go_on), Say(echo(request))], while_running="queue") as chat:
         await chat.say("one")
         await wait_for_texts(chat, lambda texts: texts == [words.PLACEHOLDER])
         message = await chat.say("two")
@@ -156,7 +156,8 @@ async def test_a_finished_answer_to_a_deleted_question_gets_a_notice(start: Star
 
 async def test_one_of_two_questions_of_an_answer_is_deleted_and_it_goes_on(start: StartBot) -> None:
     first, second = asyncio.Event(), asyncio.Event()
-    async with start([Pause(first), Say("One.")], [Say("Two"), Pause(second), Say(" and three.")]) as chat:
+    script = [Pause(first), Say("One.")], [Say("Two"), Pause(second), Say(" and three.")]
+    async with start(*script, while_running="queue") as chat:
         await chat.say("one")
         await wait_for_texts(chat, lambda texts: texts == [words.PLACEHOLDER])
         message = await chat.say("two")

@@ -53,14 +53,14 @@ async def test_queued_messages_are_answered_after_a_restart(start: StartBot) -> 
         return [Say("Once"), Pause(60)] if has_started_once else echo(request)
 
     has_started_once = True
-    async with start(answer, **BRIEF) as chat:
+    async with start(answer, while_running="queue", **BRIEF) as chat:
         await chat.say("one")
         await wait_for_texts(chat, lambda texts: texts == ["Once"])
         await chat.say("two")
         await chat.say("three")
         await chat.simulator.wait_for(lambda: chat.count_reactions() == 2)
     has_started_once = False
-    async with start(answer):
+    async with start(answer, while_running="queue"):
         await wait_for_texts(
             chat, lambda texts: texts[0] == "heard one" and re.search("two\n.*three$", texts[-1], re.S)
         )

@@ -1,4 +1,3 @@
-import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,16 +75,6 @@ def test_a_state_only_event_differs_from_one_with_content() -> None:
         assert not record.is_state_only(Event(author="bot", actions=actions))
     assert not record.is_state_only(Event(author="bot", error_code="X"))
     assert not record.is_state_only(user_event("hi"))
-
-
-def test_an_event_that_cannot_be_read_is_named_and_rebuilt(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert record.parse_event('{"content": "private', 41) is None
-    assert "41" in caplog.text
-    assert "private" not in caplog.text
-    assert rebuild_events(make_imported_row("user", "hello"))[0].content == types.Content(
-        role="user", parts=[types.Part(text="hello")]
-    )
 
 
 @pytest.mark.parametrize("role", ["model", "assistant", "tool", "function", "something", ""])

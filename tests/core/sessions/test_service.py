@@ -285,18 +285,3 @@ async def test_history_is_found_whatever_its_script_and_case(
     for word in words:
         assert [found.text for found in await service.search_messages(session, [word], limit=3)] == [text]
     assert [found.text for found in await service.search_messages(session, words, limit=3)] == [text]
-
-
-async def test_a_message_that_cannot_be_read_does_not_cost_the_session(
-    service: SessionService, database: Database
-) -> None:
-    session = await create(service)
-    for event in (user_event("1"), image(), model_event("2")):
-        await service.append_event(session, event)
-    first, second, _ = [row.id for row in await rows(database)]
-    async with database.write() as connection:
-        await connection.execute(sa.update(messages).where(messages.c.id == first).values(event="{"))
-        await connection.execute(sa.delete(blobs))
-    events = (await load(service)).events
-    assert list_texts(events) == ["1", "look", "2"]
-    assert [event.id for event in events[:2]] == [f"message-{first}", f"message-{second}"]
