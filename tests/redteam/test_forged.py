@@ -95,6 +95,11 @@ ACTIONS = (
     "always",
     "deny",
     "attach",
+    "unschedule",
+    "schedule_confirm",
+    "schedule_pause",
+    "schedule_resume",
+    "schedule_zone:Mars/Base",
     "pick",
     "nothing",
 )

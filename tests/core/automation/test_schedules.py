@@ -252,3 +252,24 @@ async def test_an_unreadable_schedule_ends_and_the_others_fire(store: ScheduleSt
     (entry,) = await list_entries(database)
     assert entry.event_key.startswith("schedule:a2:")
     assert await store.list_all() == []
+
+
+async def test_a_worker_that_dies_at_any_step_fires_a_schedule_once(
+    store: ScheduleStore, database: FailingDatabase
+) -> None:
+    other = create_store(database)
+    await store.create(create_schedule(rule="FREQ=HOURLY"), 1)
+    for steps in range(40):
+        await set_next_at(database, 1_000.0 + steps)
+        dying = asyncio.create_task(store.fire_due())
+        surviving = asyncio.create_task(other.fire_due())
+        for _ in range(steps):
+            await asyncio.sleep(0.0005)
+        dying.cancel()
+        await asyncio.wait([dying, surviving])
+        surviving.result()
+        await other.fire_due()
+        assert len(await list_entries(database)) == steps + 1
+        (moved,) = await store.list_all()
+        assert moved.next_at is not None
+        assert moved.next_at > time.time()

@@ -248,6 +248,13 @@ class SlackUserActions:
         """
         self._workspace.leave_channel(self._find_channel(channel), self._find_user(user).id)
 
+    def deactivate_user(self, user: WorkspaceUser | str) -> None:
+        """Deactivate the account of a user, who leaves all channels without a message.
+
+        `users.info` tells it with `deleted`. No event is sent.
+        """
+        self._workspace.deactivate_user(self._find_user(user).id)
+
     async def start_assistant_thread(
         self, user: WorkspaceUser | str, context: SlackConversation | str | None = None
     ) -> SlackMessage:

@@ -36,6 +36,16 @@ async def test_a_user_has_the_time_zone_that_the_test_chose(
     assert (user["tz"], user["tz_offset"]) == (zone, offset)
 
 
+async def test_a_deactivated_user_is_deleted_and_in_no_channel(
+    slack: SlackSimulator, client: AsyncWebClient, general: str
+) -> None:
+    grace = slack.people["grace"].id
+    assert not (await client.users_info(user=grace))["user"]["deleted"]
+    slack.deactivate_user("grace")
+    assert (await client.users_info(user=grace))["user"]["deleted"]
+    assert grace not in (await client.conversations_members(channel=general))["members"]
+
+
 async def test_history_can_be_limited_by_time(slack: SlackSimulator, client: AsyncWebClient, general: str) -> None:
     messages = [await slack.post_message("ada", "general", str(n)) for n in range(4)]
 

@@ -359,7 +359,7 @@ class SlackPayloads:
             "id": user.id,
             "team_id": self._workspace.team_id,
             "name": user.name,
-            "deleted": False,
+            "deleted": user.id in self._workspace.deactivated_ids,
             "color": "9f69e7",
             "real_name": user.real_name,
             "tz": user.time_zone,

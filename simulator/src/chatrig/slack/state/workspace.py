@@ -104,6 +104,7 @@ class Workspace:
     Attributes:
         custom_emoji: URLs of the workspace's own emoji by name, without colons.
         other_bots: ids of other apps' bots by name.
+        deactivated_ids: ids of the users whose accounts are deactivated.
 
     Args:
         on_change: called after every change of a message.
@@ -127,6 +128,7 @@ class Workspace:
         self.groups: dict[str, UserGroup] = {}
         self.custom_emoji: dict[str, str] = {}
         self.other_bots: dict[str, str] = {}
+        self.deactivated_ids: set[str] = set()
         self._messages: dict[str, dict[str, SlackMessage]] = {}
 
     def has_emoji(self, name: str) -> bool:
@@ -144,6 +146,13 @@ class Workspace:
         user = WorkspaceUser(create_id("U"), name, real_name, locale=locale, team_id=team_id, time_zone=time_zone)
         self.users[user.id] = user
         return user
+
+    def deactivate_user(self, user: str) -> None:
+        """Deactivate the account of a user (by id), who leaves all channels without a message."""
+        self.deactivated_ids.add(user)
+        for channel in self.channels.values():
+            if not channel.is_dm:
+                channel.members.discard(user)
 
     def find_user_by_name(self, name: str) -> WorkspaceUser | None:
         return next((user for user in self.users.values() if user.name == name), None)
