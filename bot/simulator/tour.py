@@ -229,6 +229,12 @@ def _draw_chart(request: ReceivedRequest) -> ScriptedResponse:
     return _say("The revenue of each day in dollars. Friday was the best one.", STEPS[6])
 
 
+def _remind(request: ReceivedRequest) -> ScriptedResponse:
+    if _get_result(request, "schedule") is None:
+        return _call("schedule", text="Taste the new espresso.", in_minutes=1, is_task=False)
+    return _say("You get a reminder in one minute, unless you undo it.", STEPS[7])
+
+
 def _hand_over(_: ReceivedRequest) -> ScriptedResponse:
     return _call("transfer_to_agent", agent_name="writer")
 
@@ -293,6 +299,7 @@ STEPS = (
     TourStep("Report", "How was this week?", _report),
     TourStep("File", "Make a CSV file of it.", _make_file, ("make_file",)),
     TourStep("Image", "Draw a chart of it.", _draw_chart, ("draw_chart",)),
+    TourStep("Reminder", "Remind me in one minute.", _remind, ("schedule",)),
     TourStep("Sub-agent", "Write to the customer.", _hand_over),
 )
 

@@ -2,7 +2,7 @@
 
 The shop's model is the scripted server of `tour.py`, which answers in place of a vendor. It gets the messages of
 the tour's steps; the chat, with the model of the settings, gets the others. The shop is made up: `refund_order` only
-returns its arguments. It has Parley's tool `make_file`.
+returns its arguments. It has Parley's tools `make_file` and `schedule`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from bot.simulator.tour import TOUR_MODEL, find_step
-from core.tools import idempotent, make_file
+from core.tools import idempotent, make_file, schedule
 
 #: Time that the shop's database takes, so that people can see the line of the tool.
 LOOKUP_SECONDS = 1.0
@@ -99,6 +99,7 @@ shop = LlmAgent(
         request_input,
         make_file,
         draw_chart,
+        schedule,
     ],
     sub_agents=[writer],
     disallow_transfer_to_parent=True,

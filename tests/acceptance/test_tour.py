@@ -27,7 +27,7 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
     assert LOOKUP_SECONDS > 0  # the line of the tool can be seen
     bot = await start(AGENT="bot.simulator.tour_agent", MODEL=TOUR_MODEL)
     bot.answer = respond_to_tour
-    approval, choice, form, report, file, image, writer = (step.prompt for step in STEPS)
+    approval, choice, form, report, file, image, reminder, writer = (step.prompt for step in STEPS)
 
     async def scenario(platform: Platform) -> None:
         conversation = platform.start_dm("ada")
@@ -61,8 +61,9 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
         assert conversation.file_names() == []
         await take_step(bot, platform, conversation, file, image)
         await platform.wait_for(lambda: conversation.file_names() == ["week.csv"])
-        await take_step(bot, platform, conversation, image, writer)
+        await take_step(bot, platform, conversation, image, reminder)
         await platform.wait_for(lambda: conversation.file_names() == ["week.csv", "revenue.png"])
+        assert "⏰ Taste the new espresso: " in await take_step(bot, platform, conversation, reminder, "⏰")
 
         letter = await take_step(bot, platform, conversation, writer, "That was the tour.")
         assert "I am *writer*" in letter or "I am _writer_" in letter

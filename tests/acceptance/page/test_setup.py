@@ -166,6 +166,8 @@ async def test_the_page_takes_the_tour_and_returns(page: Page) -> None:
     await take_step(page, "Image", "discord", "Friday was the best one.")
     chart = page.get_by_role("img", name="Bar chart: Mon 612, Tue 540, Wed 904, Thu 811, Fri 1121")
     await expect(chart).to_be_visible()
+    await expect(find_current_step(page)).to_contain_text("Reminder")
+    await take_step(page, "Reminder", "discord", "⏰ Taste the new espresso")
     await expect(find_current_step(page)).to_contain_text("Sub-agent")
     await take_step(page, "Form", "discord", "What shall the tasting be like?")
     await discord.get_by_role("button", name="Answer").click()
