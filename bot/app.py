@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bot.connections import raise_open_files_limit
-from bot.hook_routes import HookRoutes
 from bot.hooks_toml import read_hooks
 from bot.monitoring import trace_export as traces
 from bot.monitoring.health import HealthMonitor
+from bot.routes.hooks import HookRoutes
+from bot.routes.tickets import TicketRoutes
 from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
 from bot.settings import NO_TOKENS, Settings, find_unknown_settings
@@ -26,7 +27,10 @@ from channels.settings import BackfillLimits
 from channels.turns.error_messages import ErrorMessages
 from channels.turns.update_after_edit import ReplyRerenderer
 from core.automation.hooks import Hook, HookStore
+from core.automation.job_runner import JobRunner
+from core.automation.jobs import JobStore
 from core.automation.schedules import ScheduleStore
+from core.automation.tickets import set_running_store
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks, run_in_background
@@ -122,7 +126,9 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
         )
         bot = await stack.enter_async_context(_build(settings))
         hooks = HookRoutes(bot.hooks, HookStore(bot.database, bot.triggered.wake), health)
-        server.add_routes([*hooks.routes, *(route for adapter in bot.adapters for route in adapter.routes)])
+        tickets = TicketRoutes(bot.jobs.store, health)
+        platform_routes = (route for adapter in bot.adapters for route in adapter.routes)
+        server.add_routes([*hooks.routes, *tickets.routes, *platform_routes])
         if metrics is not None:
             platforms = bot.platforms.values()
             await stack.enter_async_context(metrics.include_parts(platforms, bot.worker, bot.database))
@@ -144,9 +150,8 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             log.info("stopping")
             health.mark_stopping()
             stops = [adapter.stop() for adapter in bot.adapters]
-            ended = await asyncio.gather(
-                bot.worker.stop(settings.shutdown_timeout_seconds), *stops, return_exceptions=True
-            )
+            grace = settings.shutdown_timeout_seconds
+            ended = await asyncio.gather(bot.worker.stop(grace), bot.jobs.drain(grace), *stops, return_exceptions=True)
             for error in ended:
                 if error is not None:
                     log.error("a part of the bot failed to stop: %s", format_error(error))
@@ -163,6 +168,7 @@ class _BotParts:
     answer: TurnRunner
     triggered: TriggeredEntries
     schedules: ScheduleStore
+    jobs: JobRunner
     platforms: Platforms
     adapters: Sequence[PlatformAdapter]
     hooks: Mapping[str, Hook]
@@ -206,6 +212,8 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         schedules = ScheduleStore(
             database, triggered.wake, limit=settings.max_schedules, min_minutes=settings.schedule_min_minutes
         )
+        jobs = JobRunner(JobStore(database, triggered.wake), lease, public_url=settings.public_url or "")
+        await stack.enter_async_context(_watch_jobs(jobs))
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         human_requests = HumanRequestService(
             database,
@@ -247,6 +255,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             EntryStore(database, lease),
             triggered,
             schedules,
+            jobs,
             TurnReports(database, prices),
             DenialNoticeStore(database),
             spending,
@@ -281,7 +290,18 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             async with spending_limiter.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 
-        yield _BotParts(database, worker, answer, triggered, schedules, platforms, adapters, hooks)
+        yield _BotParts(database, worker, answer, triggered, schedules, jobs, platforms, adapters, hooks)
+
+
+@asynccontextmanager
+async def _watch_jobs(jobs: JobRunner) -> AsyncIterator[None]:
+    """During the block, end the jobs of dead workers, and let `finish_ticket` in this process use the store."""
+    set_running_store(jobs.store)
+    try:
+        async with run_in_background(jobs.run_watch(), name="jobs"):
+            yield
+    finally:
+        set_running_store(None)
 
 
 def _make_platforms(

@@ -33,6 +33,10 @@ HOLD_SECONDS = 2.0
 #: `Retry-After` (seconds) of a request whose route was not added in time.
 RETRY_AFTER_SECONDS = 2
 
+#: Seconds until a request that has arrived gets a response. GitHub waits for 10
+#: (docs.github.com/en/webhooks/using-webhooks/best-practices-for-using-webhooks).
+RESPONSE_TIMEOUT_SECONDS = 8.0
+
 LIVENESS_PATH = "/healthz"
 
 READINESS_PATH = "/readyz"
@@ -152,3 +156,21 @@ def make_probe_routes(health: HealthMonitor) -> Sequence[web.AbstractRouteDef]:
         return web.Response(status=503, text="".join(f"{reason}\n" for reason in health.reasons))
 
     return [web.get(LIVENESS_PATH, alive), web.get(READINESS_PATH, ready)]
+
+
+async def read_body(request: web.Request, max_bytes: int) -> bytes | None:
+    """Return the body of a request; None if it has more bytes than allowed, most of which are not read."""
+    if (request.content_length or 0) > max_bytes:
+        return None
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > max_bytes:
+            return None
+    return bytes(body)
+
+
+def refuse_request(status: int, reason: str, retry_after: int | None = None) -> web.Response:
+    """Return a response with a sentence for the program that sent the request."""
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return web.json_response({"error": reason}, status=status, headers=headers)

@@ -116,6 +116,7 @@ class Answerer:
         self._conversations = services.conversations
         self._human_requests = services.human_requests
         self._schedules = services.schedules
+        self._jobs = services.jobs
         self._error_messages = error_messages or ErrorMessages()
         self._request_messages = services.request_messages
         self._rerenderer = services.rerenderer
@@ -328,6 +329,7 @@ class Answerer:
             prompt.time_zone,
             platform.can_post(turn.newest_message.address),
             self._schedules,
+            self._jobs,
         )
         if turn.is_resumed:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):

@@ -11,6 +11,7 @@
     ├── ToolError                a tool is declared or configured wrongly
     ├── ChatError                a tool cannot react or post in the conversation
     ├── ScheduleError            a schedule is refused: the text is for the model
+    ├── TicketError              a ticket of a background job cannot be finished
     ├── QuestionSchemaError      ADK refuses the schema of an agent's question
     ├── InstructionError         an agent's instruction names an unknown variable
     ├── OutputSchemaError        an answer does not fit the agent's output_schema
@@ -141,6 +142,10 @@ class ChatError(ParleyError):
 
 class ScheduleError(ParleyError):
     """A schedule is refused: the text says to the model why, and what to do."""
+
+
+class TicketError(ParleyError):
+    """A ticket cannot be finished: it is unknown or cancelled, or the key is wrong."""
 
 
 class QuestionSchemaError(ParleyError):

@@ -284,6 +284,7 @@ def create_answerer(
         entries=nothing,
         triggered=nothing,
         schedules=nothing,
+        jobs=nothing,
         turn_reports=nothing,
         denial_notices=nothing,
         spending=nothing,

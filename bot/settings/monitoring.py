@@ -1,11 +1,11 @@
 """Settings of the HTTP server, metrics and logs."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from bot.settings.base import SettingsSection
-from bot.settings.parsing import get_secret_value
+from bot.settings.parsing import HttpUrl, get_secret_value
 
 #: Address that only this machine can reach.
 LOOPBACK = "127.0.0.1"
@@ -16,6 +16,7 @@ class MonitoringSection(SettingsSection):
 
     port: int = Field(default=3000, ge=0, le=65535)
     listen_host: str = ""
+    public_url: Annotated[HttpUrl, AfterValidator(lambda url: url.rstrip("/"))] | None = None
     metrics: bool = True
     metrics_token: SecretStr | None = None
     log_level: str = Field(

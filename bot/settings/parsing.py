@@ -11,8 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import NoDecode
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from core.observability.messages import describe_invalid_value
 
@@ -88,32 +86,6 @@ def validate_text_file(file: Path) -> Path:
 def get_secret_value(secret: SecretStr | None) -> str | None:
     """Return the text of a secret; None if it is unset or empty."""
     return secret.get_secret_value() if secret else None
-
-
-def normalize_database_url(value: str) -> str:
-    """Return a database's URL with its async driver; an empty one unchanged.
-
-    Heroku's `postgres://` is accepted. The parameter `sslmode` becomes `ssl`, as asyncpg calls it.
-
-    Raises:
-        ValueError: the value is no URL of PostgreSQL or SQLite.
-    """
-    for prefix in ("postgres://", "postgresql://"):
-        if value.startswith(prefix):
-            value = f"postgresql+asyncpg://{value.removeprefix(prefix)}"
-    if value.startswith("sqlite://"):
-        value = f"sqlite+aiosqlite://{value.removeprefix('sqlite://')}"
-    if value and not value.startswith(("postgresql+asyncpg://", "sqlite+aiosqlite://")):
-        raise ValueError("it must be a postgresql:// or sqlite:/// URL")
-    if value:
-        try:
-            url = make_url(value)
-        except (ArgumentError, ValueError):
-            raise ValueError("it is not a URL") from None
-        if "sslmode" in url.query:  # libpq's name for what asyncpg calls `ssl`
-            query = {"ssl" if name == "sslmode" else name: word for name, word in url.query.items()}
-            value = url.set(query=query).render_as_string(hide_password=False)
-    return value
 
 
 def describe_errors(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from bot.settings.access import AccessSection
 from bot.settings.agent import AgentSection
 from bot.settings.monitoring import LOOPBACK, MonitoringSection
-from bot.settings.parsing import SPLIT_COMMAS, describe_errors, normalize_database_url
+from bot.settings.parsing import SPLIT_COMMAS, describe_errors
 from bot.settings.spending import SpendingSection
 from channels.i18n.messages import find_language
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ExtraButton, ReplySettings
@@ -26,6 +26,7 @@ from core.errors import SettingsError
 from core.messages.inbox_message import ReplyWithoutMention
 from core.observability.secret_redaction import add_secret
 from core.privacy.vault import MIN_KEY_LENGTH, is_weak
+from core.store.engine_options import normalize_database_url
 
 #: The problem if no platform is configured.
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
@@ -160,8 +161,8 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     @property
     def needs_public_http(self) -> bool:
-        """True if Slack, a browser that installs the app, or the sender of a hook sends requests to this process."""
-        return self.hooks_path is not None or super().needs_public_http
+        """True if a program sends requests to this process: Slack, a hook's or ticket's, or a browser to install it."""
+        return self.hooks_path is not None or bool(self.public_url) or super().needs_public_http
 
     @property
     def listen_address(self) -> str | None:

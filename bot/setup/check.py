@@ -10,8 +10,8 @@ from google.adk.sessions import InMemorySessionService
 from bot import output as tables
 from bot import settings as configuration
 from bot.agents import find_unusable_tools, make_agents, make_model_registry
-from bot.hook_routes import HOOKS_PATH
 from bot.hooks_toml import read_hooks
+from bot.routes.hooks import HOOKS_PATH
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.probes import CheckResult, CheckVerdict, make_success, to_failures
@@ -20,6 +20,7 @@ from channels.slack import access as slack_access
 from core.agents.instructions import find_unknown_variables
 from core.agents.loader import list_llm_agents
 from core.agents.runtime import AgentRuntime
+from core.automation.tickets import TICKETS_PATH
 from core.errors import ParleyError, SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.selection import ModelRegistry
@@ -100,6 +101,17 @@ async def _check_hooks(settings: Settings) -> list[CheckResult]:
     ]
 
 
+async def _check_tickets(settings: Settings) -> list[CheckResult]:
+    if settings.public_url is None:
+        return []
+    notes = await trials.find_port_warnings(settings.port, settings.listen_address)
+    line = f"tickets: POST {settings.public_url}{TICKETS_PATH}ID finishes background jobs"
+    return [
+        CheckResult(CheckVerdict.OK, line),
+        *(CheckResult(CheckVerdict.NOTE, f"tickets: {note}") for note in notes),
+    ]
+
+
 async def _check_database(settings: Settings) -> list[CheckResult]:
     return await trials.check_database(settings.database_address, settings.token_encryption_key)
 
@@ -175,6 +187,7 @@ _CHECKS: Mapping[str, Callable[[Settings], Awaitable[list[CheckResult]]]] = {
     "Discord": _check_discord,
     "access": _check_access,
     "hooks": _check_hooks,
+    "tickets": _check_tickets,
     "the database": _check_database,
     "agents and models": _check_agents_and_models,
     "the tokenizer": _check_vocabulary,

@@ -10,7 +10,7 @@ from bot.settings.access import AccessSection
 from bot.settings.agent import DEFAULT_MODEL, AgentSection
 from bot.settings.base import SettingsSection
 from bot.settings.discord import DiscordSection
-from bot.settings.parsing import describe_errors, normalize_database_url
+from bot.settings.parsing import describe_errors
 from bot.settings.slack import SlackSection
 from bot.setup import SetupPlatform
 from bot.setup import manifest_command as manifests
@@ -21,6 +21,7 @@ from channels.slack.settings import SlackSettings
 from core.errors import ModelNotFoundError, ProviderError, SettingsError
 from core.models.provider_registry import make_provider
 from core.models.vendors import KEY_SETTINGS, split_model
+from core.store.engine_options import normalize_database_url
 
 _Section = TypeVar("_Section", bound=SettingsSection)
 

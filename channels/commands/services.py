@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from channels.access import AccessPolicy
 from channels.requests.request_message import RequestMessages
 from channels.turns.update_after_edit import ReplyRerenderer
+from core.automation.job_runner import JobRunner
 from core.automation.schedules import ScheduleStore
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
@@ -27,6 +28,7 @@ class PlatformServices:
         rerenderer: updates a reply after a user edited or deleted a message.
         entries: stores commands, button presses and forms until they are handled.
         triggered: stores due schedules, requests to hooks and finished jobs until their turns can begin.
+        jobs: runs background jobs, and stores those of all workers.
         denial_notices: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.
         background: starts tasks that are awaited at shutdown.
@@ -43,6 +45,7 @@ class PlatformServices:
     entries: EntryStore
     triggered: TriggeredEntries
     schedules: ScheduleStore
+    jobs: JobRunner
     turn_reports: TurnReports
     denial_notices: DenialNoticeStore
     spending: SpendingStore

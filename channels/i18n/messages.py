@@ -169,7 +169,9 @@ ANSWER_READY = "Your answer is ready."
 # turns that no message begins
 SCHEDULE_HEADER = "⏰ {title}"
 HOOK_HEADER = "🔔 {title}"
-JOB_HEADER = "✅ {title}"
+JOB_DONE = "✅ `{title}` is done"
+JOB_FAILED = "⚠️ `{title}` failed"
+JOB_INTERRUPTED = "⚠️ `{title}` was interrupted"
 LATE = "_This is late: it was due {time}._"
 
 # schedules

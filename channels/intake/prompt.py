@@ -17,7 +17,7 @@ from channels.settings import AttachmentLimits
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime
 from core.conversations.history_state import HistoryState
-from core.messages.identity import ANONYMOUS_USER, Actor, User
+from core.messages.identity import ANONYMOUS_USER, BOT_PREFIX, Actor, User
 from core.messages.inbox_message import InboxMessage, storable_text
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.state import TEMPORARY_PREFIX
@@ -184,5 +184,5 @@ class PromptBuilder:
 
 
 def _is_hook(message: InboxMessage) -> bool:
-    """Return whether an operator's hook began the turn, for which no person's access counts."""
-    return message.trigger is not None and message.trigger.kind == "hook"
+    """Return whether an operator's hook began the turn, or its job: no person's access counts then."""
+    return message.trigger is not None and message.author.startswith(f"{BOT_PREFIX}hook:")

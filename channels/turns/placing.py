@@ -16,14 +16,16 @@ from channels.rate_limits.retries import RefusedError
 from channels.replies.chunk_planner import ChunkPlanner
 from core.automation.schedules import Schedule, ScheduleStore
 from core.messages.inbox_message import InboxMessage
-from core.messages.trigger import LATE_SECONDS, Trigger, TriggerKind
+from core.messages.trigger import LATE_SECONDS, JobOutcome, Trigger, TriggerKind
 
 log = logging.getLogger(__name__)
 
-_HEADERS: dict[TriggerKind, str] = {
-    "schedule": words.SCHEDULE_HEADER,
-    "hook": words.HOOK_HEADER,
-    "job": words.JOB_HEADER,
+_HEADERS: dict[TriggerKind, str] = {"schedule": words.SCHEDULE_HEADER, "hook": words.HOOK_HEADER}
+
+_JOB_HEADERS: dict[JobOutcome, str] = {
+    "done": words.JOB_DONE,
+    "failed": words.JOB_FAILED,
+    "interrupted": words.JOB_INTERRUPTED,
 }
 
 
@@ -91,8 +93,11 @@ class TriggerPlacer:
         return decision is AccessDecision.ALLOWED
 
     def _render(self, message: InboxMessage, trigger: Trigger, say: MessageCatalog) -> str:
-        title = message.text if trigger.is_plain else escape_markdown(trigger.title)
-        lines = [say(_HEADERS[trigger.kind], title=title)]
+        if trigger.kind == "job":
+            lines = [say(_JOB_HEADERS[trigger.outcome], title=trigger.title)]
+        else:
+            title = message.text if trigger.is_plain else escape_markdown(trigger.title)
+            lines = [say(_HEADERS[trigger.kind], title=title)]
         if time.time() - trigger.due_at > LATE_SECONDS:
             lines.append(say(words.LATE, time=format_time(trigger.due_at)))
         planner = ChunkPlanner(self._platform.create_surface(message.address).limits)

@@ -24,7 +24,9 @@ from google.genai import types
 
 from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.agents.structured_output import remove_text_around_output
-from core.errors import ToolError
+from core.automation.context import set_current_call
+from core.automation.jobs import ToolInvocation
+from core.automation.tickets import cancel_ticket, store_pending_call
 from core.messages.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.messages import convert_messages, find_parameter_schema, list_tools, parameter_schema
@@ -38,7 +40,7 @@ from core.models.tool_calls import (
     refuse_malformed_arguments,
     unique_id,
 )
-from core.observability.secret_redaction import RunSecrets, get_run_secrets, redact_secret_formats
+from core.observability.secret_redaction import RunSecrets, get_run_secrets
 from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.prompt_text import SteeringPrompt
@@ -53,16 +55,20 @@ from core.tools.adk_confirmations import (
     standing_approval_key,
 )
 from core.tools.adk_requests import FORGED_CALL_PREFIX, clean_model_call
-from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation, hash_arguments
+from core.tools.call_log import ToolCallEntry, ToolCallLog, hash_arguments
 from core.tools.json_schema import SchemaError
 from core.tools.results import save_files, to_model_result
-from core.tools.tool import ToolAdapter, is_idempotent, is_tool_allowed, set_tool_timeout
+from core.tools.tool import (
+    ToolAdapter,
+    describe_tool_error,
+    is_background,
+    is_idempotent,
+    is_tool_allowed,
+    set_tool_timeout,
+)
 from core.usage.meter import get_current_meter
 
 log = logging.getLogger(__name__)
-
-#: Maximum length of a tool's error text for the model.
-MAX_ERROR_CHARACTERS = 500
 
 
 class GuardPlugin(BasePlugin):
@@ -173,6 +179,7 @@ class GuardPlugin(BasePlugin):
         if tool_context.tool_confirmation is None and self._has_standing_approval(tool, tool_context):
             tool_context.tool_confirmation = ToolConfirmation(confirmed=True)
         call = self._create_invocation(tool, tool_args, tool_context)
+        set_current_call(call)
         needs_approval = await _requires_confirmation(tool, tool_args, tool_context)
         if needs_approval and not isinstance(tool_context.session, StoredSession):
             return _approval_unavailable_error(tool)
@@ -180,7 +187,9 @@ class GuardPlugin(BasePlugin):
             return None
 
         def may_repeat(entry: ToolCallEntry) -> bool:
-            return (is_idempotent(tool) and not entry.has_ended) or _has_decision(entry, tool_context)
+            # the job of a background tool is stored once, however often its call is made
+            may_begin_again = is_idempotent(tool) or is_background(tool)
+            return (may_begin_again and not entry.has_ended) or _has_decision(entry, tool_context)
 
         entry = await self._call_log.begin(call, may_repeat)
         return None if entry is None else _LoggedResult.from_entry(entry, tool, tool_context)
@@ -219,6 +228,8 @@ class GuardPlugin(BasePlugin):
         model_result = to_model_result(
             raw_result if call is None else await save_files(raw_result, tool.name, tool_context)
         )
+        if tool.is_long_running:
+            await store_pending_call(raw_result)
         if self._call_log is not None and call is not None:
             await self._call_log.end(call, model_result, tool_context.actions)
         return None if model_result == result else model_result
@@ -238,11 +249,9 @@ class GuardPlugin(BasePlugin):
             log.warning("a model imitated a call that only ADK may make: %s", tool.name)
             return {"error": f"{tool.name.removeprefix(FORGED_CALL_PREFIX)} is not a tool with these arguments"}
         log.warning("tool %s failed", tool.name, exc_info=error)
-        if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
-            return {"error": f"{tool.name} failed: {error}"}
-        raised = error.__cause__ if isinstance(error, ToolError) and error.__cause__ else error
-        sentence = f"{tool.name} failed: {type(raised).__name__}: {raised}"
-        return {"error": redact_secret_formats(sentence)[:MAX_ERROR_CHARACTERS]}
+        if not isinstance(error.__cause__, TimeoutError):  # the call may have taken effect
+            await cancel_ticket()
+        return {"error": describe_tool_error(tool.name, error)}
 
     def _get_approval_rule(self, tool: BaseTool, tool_context: ToolContext) -> ApprovalRule:
         """Return the rule of a tool's approvals, from the tool and the settings as they are now."""

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from core.automation.job_runner import JobRunner
+from core.automation.jobs import ToolInvocation
 from core.automation.schedules import ScheduleStore
 from core.messages.identity import User
 from core.messages.inbox_message import InboxMessage
+from core.messages.trigger import DIRECT
 
 
 @dataclass(slots=True)
@@ -30,10 +33,17 @@ class AutomationContext:
     time_zone: str
     can_post: bool
     schedules: ScheduleStore
+    jobs: JobRunner
     has_schedules: bool = False
+
+    @property
+    def job_target(self) -> str:
+        """The `Trigger.target` of a job's result: this conversation, or else a direct message to the author."""
+        return "" if self.can_post else DIRECT
 
 
 _current: ContextVar[AutomationContext | None] = ContextVar("automation", default=None)
+_call: ContextVar[ToolInvocation | None] = ContextVar("tool_call", default=None)
 
 
 def find_automation() -> AutomationContext | None:
@@ -44,3 +54,13 @@ def find_automation() -> AutomationContext | None:
 def set_current_automation(context: AutomationContext | None) -> None:
     """Set the automation context of this asyncio task and of the tasks that it starts."""
     _current.set(context)
+
+
+def find_call() -> ToolInvocation | None:
+    """Return the running tool call; None outside of a tool, and in a session that is not stored."""
+    return _call.get()
+
+
+def set_current_call(call: ToolInvocation | None) -> None:
+    """Set the tool call of this asyncio task and of the tasks that it starts."""
+    _call.set(call)

@@ -11,6 +11,9 @@ TRIGGER_KINDS: tuple[TriggerKind, ...] = ("schedule", "hook", "job")
 #: Seconds after which a turn is late.
 LATE_SECONDS = 120.0
 
+#: How a background job ended.
+JobOutcome = Literal["done", "failed", "interrupted"]
+
 #: The target of a direct message to the author.
 DIRECT = "dm"
 
@@ -21,11 +24,12 @@ class Trigger:
 
     Attributes:
         id: the id of the schedule or job, or the name of the hook.
-        title: one line that people see above the answer, as plain text.
+        title: one line that people see above the answer, as plain text; of a job, the name of the tool.
         due_at: when the turn was to begin.
         is_plain: whether people see the text of the message as it is, and no agent runs.
         target: `DIRECT`, or the platform's id of the channel in which the turn begins; empty for the message's address.
         agent: the name of the agent; empty for that of the session.
+        outcome: of a job, how it ended.
     """
 
     kind: TriggerKind
@@ -35,3 +39,4 @@ class Trigger:
     is_plain: bool = False
     target: str = ""
     agent: str = ""
+    outcome: JobOutcome = "done"

@@ -22,14 +22,14 @@ MAX_JSON_DEPTH = 200
 ValuePath = tuple[str | int, ...]
 
 #: Keys and tokens by their vendor's format. The longest alternative has the prefixes of GitHub, GitLab, model
-#: providers, npm, PyPI, Shopify and Stripe.
+#: providers, npm, PyPI, Parley's tickets, Shopify and Stripe.
 _VENDOR_KEYS = r"""
     \b(?:
         xox[a-z]-[\w-]{4,}                    # Slack: bot, user and other tokens
       | (?:xapp|xwfp)-[\w-]{4,}               # Slack: app-level tokens, tokens of workflows
       | [\w-]{23,28}\.[\w-]{6,7}\.[\w-]{27,}  # Discord: bot tokens
       | mfa\.[\w-]{20,}                       # Discord: tokens of users
-      | (?:gh[oprsu]|glpat|gsk|hf|pplx|xai|r8|npm|pypi|shp(?:at|ca|pa|ss)|[rs]k_(?:live|test))[_-][\w-]{16,}
+      | (?:gh[oprsu]|glpat|gsk|hf|pplx|xai|r8|npm|pypi|plt|shp(?:at|ca|pa|ss)|[rs]k_(?:live|test))[_-][\w-]{16,}
       | github_pat_\w{20,}
       | A[KS]IA[A-Z0-9]{12,}                  # AWS: the ids of access keys
       | ya29\.[\w.-]{10,}                     # Google: access tokens

@@ -12,10 +12,12 @@ from core.sessions.agent_routing import AgentRouter
 from core.sessions.codec import list_blob_digests, parse_event
 from core.store.database import Database
 from core.store.schema import (
+    IS_RUNNING_JOB,
     artifacts,
     blobs,
     feedback,
     human_requests,
+    jobs,
     memories,
     messages,
     prompts,
@@ -72,7 +74,10 @@ async def find_session_row(
 
 
 async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
-    """Delete a session's rows in all tables but `sessions`, `inbox` and `turns`; artifacts of its place stay."""
+    """Delete a session's rows in all tables but `sessions`, `inbox` and `turns`; artifacts of its place stay.
+
+    Its background jobs are cancelled, and lose their message: their tickets then say that they are cancelled.
+    """
     session_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(session_turns)))
     await delete_prompts(connection, turns.c.session == session_id)
@@ -84,6 +89,8 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(schedules).where(schedules.c.session == session_id))
+    cancelled = {"state": "cancelled", "finished_at": time.time(), "owner": None, "message": None}
+    await connection.execute(sa.update(jobs).where(jobs.c.session == session_id, IS_RUNNING_JOB).values(cancelled))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 

@@ -20,7 +20,7 @@ from core.sessions.artifacts import FROM_EVENT_KEY
 from core.sessions.codec import USER_ROLES, mask_row, measure_event, parse_event, to_row
 from core.sessions.history import INTERRUPTED_ERROR, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
-from core.store.schema import artifacts, human_requests, memories, messages, sessions, tool_calls
+from core.store.schema import artifacts, human_requests, jobs, memories, messages, sessions, tool_calls
 
 #: ADK: names of the calls that request a confirmation or credentials of a person.
 _REQUEST_CALLS = ("adk_request_confirmation", "adk_request_credential")
@@ -99,7 +99,8 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
     """Delete a run's events, tool calls, artifacts, requests to people and memories.
 
     The run can then start again. Changes of ADK's state stay: the tools that made them have other effects that stay as
-    well. With `keep_prompt`, the user's message becomes the newest message of the history.
+    well. So do background jobs; if the run makes the same calls again, these are other jobs. With `keep_prompt`, the
+    user's message becomes the newest message of the history.
     """
     runs = (invocation_id, correction_run_id(invocation_id))
     of_run = (messages.c.session == session_id) & messages.c.invocation_id.in_(runs)
@@ -110,6 +111,8 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
     await connection.execute(sa.delete(messages).where(of_run))
     for table in (tool_calls, artifacts, human_requests):
         await connection.execute(sa.delete(table).where(table.c.session == session_id, table.c.run.in_(runs)))
+    its_jobs = (jobs.c.session == session_id) & jobs.c.run.in_(runs)
+    await connection.execute(sa.update(jobs).where(its_jobs).values(run=None))
     event_ids = [row.columns["event_id"] for row in stored if row is not prompt]
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id, memories.c.key.in_(event_ids)))
     if prompt is not None:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError
 
 from core.errors import SettingsError
 
@@ -73,3 +74,29 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
     # LIFO: the connection that was used last has prepared the statements that are needed next.
     pool = {"pool_size": connections, "max_overflow": 0, "pool_reset_on_return": None, "pool_use_lifo": True}
     return {**driver, **pool}
+
+
+def normalize_database_url(value: str) -> str:
+    """Return a database's URL with its async driver; an empty one unchanged.
+
+    Heroku's `postgres://` is accepted. The parameter `sslmode` becomes `ssl`, as asyncpg calls it.
+
+    Raises:
+        ValueError: the value is no URL of PostgreSQL or SQLite.
+    """
+    for prefix in ("postgres://", "postgresql://"):
+        if value.startswith(prefix):
+            value = f"postgresql+asyncpg://{value.removeprefix(prefix)}"
+    if value.startswith("sqlite://"):
+        value = f"sqlite+aiosqlite://{value.removeprefix('sqlite://')}"
+    if value and not value.startswith(("postgresql+asyncpg://", "sqlite+aiosqlite://")):
+        raise ValueError("it must be a postgresql:// or sqlite:/// URL")
+    if value:
+        try:
+            url = sa.make_url(value)
+        except (ArgumentError, ValueError):
+            raise ValueError("it is not a URL") from None
+        if "sslmode" in url.query:  # libpq's name for what asyncpg calls `ssl`
+            query = {"ssl" if name == "sslmode" else name: word for name, word in url.query.items()}
+            value = url.set(query=query).render_as_string(hide_password=False)
+    return value

@@ -523,34 +523,35 @@ sa.Index(
 )
 
 #: Background jobs: tool calls whose result comes after their turn. `owner`: the worker that runs it; null if another
-#: program finishes it with the ticket, whose key has the SHA-256 `key_hash`. `message`: the `InboxMessage` that begins
-#: the turn with the result, without its text. `state`: `running`, `finished`, `cancelled`.
+#: program finishes it by the ticket, whose key has the SHA-256 `key_hash`, or by the tool's own id of it
+#: (`external_id`). `message`: the `InboxMessage` that begins the turn with the result; its text is the call. It is null
+#: once the job has ended. `state`: `running`, `finished`, `cancelled`. `turn`: the turn that made it; `run`: the ADK
+#: invocation, null once the run is discarded: the same call is then another job.
 jobs = sa.Table(
     "jobs",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("session", sa.Text, nullable=False, index=True),
+    sa.Column("session", sa.Text, nullable=False),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("place", sa.Text, nullable=False),
     sa.Column("platform", sa.Text, nullable=False),
     sa.Column("author", sa.Text, nullable=False, index=True),
-    sa.Column("message", sa.JSON, nullable=False),
+    sa.Column("message", sa.JSON(none_as_null=True)),
     sa.Column("tool", sa.Text, nullable=False),
     sa.Column("turn", sa.Text, nullable=False),
-    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("run", sa.Text),
     sa.Column("call_id", sa.Text, nullable=False),
     sa.Column("owner", sa.Text),
     sa.Column("key_hash", sa.Text),
+    sa.Column("external_id", sa.Text),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("finished_at", sa.Double),
 )
-sa.Index(
-    "ix_jobs_running",
-    jobs.c.owner,
-    sqlite_where=jobs.c.state == sa.literal_column("'running'"),
-    postgresql_where=jobs.c.state == sa.literal_column("'running'"),
-)
+sa.Index("ix_jobs_call", jobs.c.session, jobs.c.run, jobs.c.call_id, unique=True)
+#: As a literal: neither database uses a partial index for a condition with a parameter.
+IS_RUNNING_JOB = jobs.c.state == sa.literal_column("'running'")
+sa.Index("ix_jobs_running", jobs.c.owner, sqlite_where=IS_RUNNING_JOB, postgresql_where=IS_RUNNING_JOB)
 
 #: Time zones (IANA) that people have chosen, by the platform's name, a colon, and the platform's id of the user.
 time_zones = sa.Table(

@@ -19,33 +19,14 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.automation.jobs import ToolInvocation
 from core.sessions.codec import to_json_value
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
-from core.store.workers.fencing import FencingToken, lock_session_and_turn
+from core.store.workers.fencing import lock_session_and_turn
 
 #: Key in a logged result for a file, which is no JSON value; the value is the JSON of its ADK part.
 _MEDIA_KEY = "$media"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolInvocation:
-    """Session, run, id and arguments of one tool call, by which it is logged.
-
-    Attributes:
-        generation: the session's generation. After a reset, a call of the former generation cannot begin.
-        run: the id of the ADK invocation.
-        fence: token of the turn that makes the call; once another worker owns the turn, the call can neither begin nor
-            end.
-    """
-
-    session: str
-    generation: int
-    run: str
-    id: str
-    tool: str
-    arguments: Mapping[str, Any]
-    fence: FencingToken | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 import asyncio
 import contextvars
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
+from contextlib import nullcontext
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -14,19 +16,36 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from google.adk.plugins.plugin_manager import PluginManager
+from google.adk.sessions.state import State
 from google.adk.tools._node_tool import NodeTool  # ADK has no other name for a workflow that is a tool
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
+from pydantic_core import to_jsonable_python
 
+from core.automation.context import find_automation, find_call, set_current_automation, set_current_call
+from core.automation.jobs import JobResult
 from core.errors import ToolError
 from core.messages.identity import User, find_time_zone, is_permitted
+from core.observability.secret_redaction import RunSecrets, get_run_secrets, redact_secret_formats
 from core.tools.chat import find_chat
+from core.tools.results import to_model_result
+
+log = logging.getLogger(__name__)
 
 #: Threads of tools: a tool that hangs must not block the event loop's default threads, which resolve host names.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
+
+#: The most characters of a tool's error for the model.
+MAX_ERROR_CHARACTERS = 500
+
+#: The note for the model beside the id of a job.
+PENDING_NOTE = (
+    "It runs in the background. Its result comes as a new message, which you then answer. Tell the user so, and do not "
+    "call the tool again for it."
+)
 
 #: Prefix of the names of Parley's plugins.
 PLUGIN_PREFIX = "parley_"
@@ -48,6 +67,7 @@ class Tool:
         approvers: people and roles that may decide (see `core.tools.human_requests`); None for those of the settings.
         may_allow_always: whether a person may allow all calls of the tool in a session.
         restrict_to: ids of people and roles that may use the tool (see `restrict_to`); None for everybody.
+        background: whether a call runs on after its turn: see `background`.
         progress: text to show while the tool runs, with argument names in braces; empty for the tool's name.
     """
 
@@ -61,6 +81,7 @@ class Tool:
     may_allow_always: bool = True
     restrict_to: Sequence[str] | None = None
     progress: str = ""
+    background: bool = False
 
 
 class ToolAdapter(BaseTool):
@@ -73,6 +94,7 @@ class ToolAdapter(BaseTool):
         self.approvers = None if tool.approvers is None else tuple(tool.approvers)
         self.may_allow_always = tool.may_allow_always
         self.progress = tool.progress
+        self.background = tool.background
         if tool.restrict_to is not None:
             restrict_to(*tool.restrict_to)(self)
 
@@ -101,6 +123,27 @@ def idempotent(tool: AnyTool) -> AnyTool:
     """
     tool.__dict__["idempotent"] = True
     return tool
+
+
+def background(tool: AnyTool) -> AnyTool:
+    """Mark a function or an ADK tool as work that runs on after its turn, and return it.
+
+    The model gets `{"status": "pending"}` at once, and the result begins a new turn in the conversation. A `Tool` has
+    an attribute of this name instead.
+
+    Raises:
+        ToolError: the tool is an agent or a workflow, which cannot run without its turn.
+    """
+    if isinstance(tool, AgentTool | NodeTool):
+        raise ToolError(f"{tool.name} is an agent or a workflow, which cannot run in the background")
+    tool.__dict__["background"] = True
+    return tool
+
+
+def is_background(tool: BaseTool) -> bool:
+    """Return whether a tool, or the function in it, is marked as `background`, and runs so in this turn."""
+    marked = (getattr(marked, "background", False) is True for marked in (tool, getattr(tool, "func", None)))
+    return any(marked) and find_automation() is not None and find_call() is not None
 
 
 def is_idempotent(tool: BaseTool) -> bool:
@@ -153,12 +196,10 @@ def set_tool_timeout(tool: BaseTool, seconds: float) -> None:
         tool.__dict__["include_plugins"] = True
     limit = None if isinstance(tool, AgentTool | NodeTool) else getattr(tool, "seconds", seconds)
 
-    async def run_with_limit(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+    async def run_within(limit: float | None, args: dict[str, Any], context: ToolContext) -> Any:
         try:
             async with asyncio.timeout(limit) as time:
-                return await run(
-                    args=args, tool_context=_without_app_plugins(tool_context) if is_apart else tool_context
-                )
+                return await run(args=args, tool_context=_without_app_plugins(context) if is_apart else context)
         except TimeoutError as error:
             if not time.expired():
                 raise
@@ -170,8 +211,78 @@ def set_tool_timeout(tool: BaseTool, seconds: float) -> None:
                 raise
             raise ToolError(f"{tool.name} raised {type(error).__name__}") from error
 
+    async def run_with_limit(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        if is_background(tool):
+            return await _start_job(tool, partial(run_within, None, args, _JobContext(tool_context)))
+        return await run_within(limit, args, tool_context)
+
     run_with_limit.__dict__["has_limit"] = True
     tool.__dict__["run_async"] = run_with_limit
+
+
+async def _start_job(tool: BaseTool, run: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+    """Start the job of the running call, and return the result for the model."""
+    automation = find_automation()
+    call = find_call()
+    assert automation is not None, "`is_background` has checked it"
+    assert call is not None, "`is_background` has checked it"
+    jobs = automation.jobs
+    function = tool._tool.handler if isinstance(tool, ToolAdapter) else getattr(tool, "func", tool.run_async)
+    slot = nullcontext() if inspect.iscoroutinefunction(function) else jobs.threads
+    secrets = get_run_secrets() or RunSecrets()
+
+    async def work() -> JobResult:
+        set_current_automation(None)
+        set_current_call(None)
+        async with slot:
+            try:
+                result = to_model_result(await run())
+            except Exception as error:
+                log.warning("background tool %s failed", tool.name, exc_info=error)
+                return JobResult(secrets.mask(describe_tool_error(tool.name, error)), "failed")
+        return JobResult.from_json(secrets.mask(to_jsonable_python(result, fallback=str)))
+
+    id_ = await jobs.start(call, automation.message, work, target=automation.job_target)
+    return {"status": "pending", "job": id_, "note": PENDING_NOTE}
+
+
+def describe_tool_error(tool: str, error: Exception) -> str:
+    """Return a tool's exception as text for the model, without secrets."""
+    if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
+        return f"{tool} failed: {error}"
+    raised = error.__cause__ if isinstance(error, ToolError) and error.__cause__ else error
+    return redact_secret_formats(f"{tool} failed: {type(raised).__name__}: {raised}")[:MAX_ERROR_CHARACTERS]
+
+
+class _JobState(State):
+    """Copy of a session's state that refuses changes."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise _refuse("change the state")
+
+    def update(self, delta: dict[str, Any]) -> None:
+        raise _refuse("change the state")
+
+
+class _JobContext(ToolContext):
+    """Context of a background job: it reads the session, and refuses what only a running turn can store."""
+
+    def __init__(self, call: ToolContext) -> None:
+        super().__init__(call.get_invocation_context(), function_call_id=call.function_call_id)
+        self._state = _JobState(deepcopy(call.state.to_dict()), {})
+
+    async def save_artifact(self, *_: Any, **__: Any) -> int:
+        raise _refuse("save a file")
+
+    def request_confirmation(self, **_: Any) -> None:
+        raise _refuse("ask for a confirmation")
+
+    def request_credential(self, auth_config: Any) -> None:
+        raise _refuse("ask for a sign-in")
+
+
+def _refuse(act: str) -> ToolError:
+    return ToolError(f"a background job cannot {act}: its turn has ended")
 
 
 def _without_app_plugins(context: ToolContext) -> ToolContext:

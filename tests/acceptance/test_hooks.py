@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.hook_routes import HOOKS_PATH
+from bot.routes.hooks import HOOKS_PATH
 from chatrig.models import Pause, ReceivedRequest, Say
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import Platform

@@ -26,6 +26,8 @@ from chatrig.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, S
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
+from core.automation.job_runner import JobRunner
+from core.automation.jobs import JobStore
 from core.automation.schedules import ScheduleStore
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
@@ -80,6 +82,9 @@ OPEN_RULES = AccessRules()
 
 #: Router with only the default agent.
 DEFAULT_ROUTER = AgentRouter("parley", {"parley": AgentProfile("parley", MODELS)})
+
+#: Address at which other programs reach the bot.
+PUBLIC_URL = "https://bot.example"
 
 #: Default limits of the backfill.
 BACKFILL_LIMITS = BackfillLimits()
@@ -187,6 +192,8 @@ async def run_core(
         rerenderer = ReplyRerenderer(
             platforms, runtime, conversations, human_requests, schedules, settings=replies, background=background
         )
+        jobs = JobRunner(JobStore(database, triggered.wake), turns._lease, public_url=PUBLIC_URL)
+        stack.push_async_callback(jobs.drain, 0.0)
         services = PlatformServices(
             inbox,
             conversations,
@@ -197,6 +204,7 @@ async def run_core(
             EntryStore(database, turns._lease),
             triggered,
             schedules,
+            jobs,
             TurnReports(database, spending_store.prices),
             DenialNoticeStore(database),
             spending_store,

@@ -323,6 +323,7 @@ def test_the_errors_page_lists_the_texts_for_users() -> None:
         "ShutdownTimeoutError",
         "SettingsError",
         "SurfaceError",
+        "TicketError",
         "ToolError",
     }
     silent |= {"SchemaError", "SessionResetError", "TurnLostError", "DatabaseClosedError", "SpendingLimitError"}

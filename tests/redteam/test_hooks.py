@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.hook_routes import HOOKS_PATH, HookRoutes
 from bot.monitoring.health import HealthMonitor
+from bot.routes.hooks import HOOKS_PATH, HookRoutes
 from bot.server import run_server
 from channels.i18n import messages as words
 from chatrig.models import CallTool, ReceivedRequest

@@ -78,7 +78,7 @@ async def run_discord(**options: Any) -> AsyncIterator[DiscordSimulator]:
 
 def is_notice(text: str | None) -> bool:
     """Return whether a message is to notify a person: a long reply has ended, or a schedule or job begins a turn."""
-    return text is not None and (text.endswith(words.ANSWER_READY) or bool(re.match(r"(<@\d+>|@.+?) [⏰✅]", text)))
+    return text is not None and (text.endswith(words.ANSWER_READY) or bool(re.match(r"(<@\d+>|@.+?) [⏰✅⚠]", text)))
 
 
 #: Seconds between the attempts at a call with a transient failure.

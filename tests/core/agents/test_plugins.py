@@ -19,7 +19,6 @@ from google.adk.workflow import Workflow
 from google.genai import types
 from pydantic import BaseModel
 
-from core.agents.plugins import MAX_ERROR_CHARACTERS
 from core.errors import StoreError
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
 from core.observability import secret_redaction as secrets
@@ -27,7 +26,7 @@ from core.sessions.resume import resume_run
 from core.store.schema import tool_calls
 from core.tools.call_log import ToolCallLog
 from core.tools.results import MAX_RESULT_CHARACTERS
-from core.tools.tool import Tool, to_adk_tool
+from core.tools.tool import MAX_ERROR_CHARACTERS, Tool, to_adk_tool
 from tests.fixtures.conversation import (
     SESSION,
     Answer,

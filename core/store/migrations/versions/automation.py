@@ -40,20 +40,21 @@ def upgrade() -> None:
         sa.Column("place", sa.Text(), nullable=False),
         sa.Column("platform", sa.Text(), nullable=False),
         sa.Column("author", sa.Text(), nullable=False),
-        sa.Column("message", sa.JSON(), nullable=False),
+        sa.Column("message", sa.JSON(), nullable=True),
         sa.Column("tool", sa.Text(), nullable=False),
         sa.Column("turn", sa.Text(), nullable=False),
-        sa.Column("run", sa.Text(), nullable=False),
+        sa.Column("run", sa.Text(), nullable=True),
         sa.Column("call_id", sa.Text(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("key_hash", sa.Text(), nullable=True),
+        sa.Column("external_id", sa.Text(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("finished_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
     )
-    for column in ("author", "session"):
-        op.create_index(f"ix_jobs_{column}", "jobs", [column])
+    op.create_index("ix_jobs_author", "jobs", ["author"])
+    op.create_index("ix_jobs_call", "jobs", ["session", "run", "call_id"], unique=True)
     is_running = sa.text("state = 'running'")
     op.create_index("ix_jobs_running", "jobs", ["owner"], sqlite_where=is_running, postgresql_where=is_running)
     op.create_table(

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime, RunRequest
+from core.automation.jobs import ToolInvocation
 from core.errors import TurnLostError
 from core.inbox.store import InboxStore
 from core.models.provider import Done, Text, ToolCall
@@ -29,7 +30,7 @@ from core.sessions.writer import StoredSession
 from core.store.database import Rows
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
-from core.tools.call_log import ToolCallLog, ToolInvocation
+from core.tools.call_log import ToolCallLog
 from core.tools.tool import Tool, to_adk_tool
 from core.turns import claims
 from core.turns.store import TurnStore

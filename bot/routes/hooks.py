@@ -13,7 +13,7 @@ from math import ceil
 from aiohttp import web
 
 from bot.monitoring.health import HealthMonitor
-from bot.server import RETRY_AFTER_SECONDS
+from bot.server import RESPONSE_TIMEOUT_SECONDS, RETRY_AFTER_SECONDS, read_body, refuse_request
 from core.automation.hooks import (
     MAX_DELIVERY_ID_LENGTH,
     Hook,
@@ -35,10 +35,6 @@ log = logging.getLogger(__name__)
 #: The path of all hooks, before their names.
 HOOKS_PATH = "/hooks/"
 
-#: Seconds until a request that has arrived gets a response. GitHub waits for 10
-#: (docs.github.com/en/webhooks/using-webhooks/best-practices-for-using-webhooks).
-RESPONSE_TIMEOUT_SECONDS = 8.0
-
 #: Payloads that this process reads at the same time, each in a process of its own.
 MAX_READERS = 2
 
@@ -59,18 +55,18 @@ class HookRoutes:
     async def _receive(self, name: str, hook: Hook, request: web.Request) -> web.Response:
         """Verify and store a request, and respond with 202 and the id of its turn, or with the reason."""
         if self._health.is_stopping:
-            return _refuse(503, "The bot is stopping.", RETRY_AFTER_SECONDS)
-        body = await _read_body(request, hook.max_bytes)
+            return refuse_request(503, "The bot is stopping.", RETRY_AFTER_SECONDS)
+        body = await read_body(request, hook.max_bytes)
         if body is None:
-            return _refuse(413, f"The body has more than {hook.max_bytes:,} bytes.")
+            return refuse_request(413, f"The body has more than {hook.max_bytes:,} bytes.")
         secret = hook.secret.get_secret_value()
         signed_at = verify_request(hook.signature, secret, request.headers, body, now=time.time())
         if signed_at is None:
             log.warning("a request to the hook %s is not signed, or long ago: is its secret right?", name)
-            return _refuse(401, "The signature or token is missing, wrong or too old.")
+            return refuse_request(401, "The signature or token is missing, wrong or too old.")
         is_json = request.content_type == "application/json" or request.content_type.endswith("+json")
         if not is_json or "Content-Encoding" in request.headers:
-            return _refuse(415, "Send JSON without compression, as Content-Type: application/json.")
+            return refuse_request(415, "Send JSON without compression, as Content-Type: application/json.")
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT_SECONDS):
                 return await self._store_delivery(name, hook, request.headers, body, signed_at)
@@ -78,7 +74,7 @@ class HookRoutes:
             log.warning("a request to the hook %s cannot be stored: %s", name, format_error(error))
         except TimeoutError:
             log.warning("a request to the hook %s cannot be stored within %g s", name, RESPONSE_TIMEOUT_SECONDS)
-        return _refuse(503, "The request cannot be stored now: send it again.", RETRY_AFTER_SECONDS)
+        return refuse_request(503, "The request cannot be stored now: send it again.", RETRY_AFTER_SECONDS)
 
     async def _store_delivery(
         self, name: str, hook: Hook, headers: Mapping[str, str], body: bytes, signed_at: str
@@ -97,11 +93,13 @@ class HookRoutes:
             delivery = await read_payload(name, hook, body)
             if isinstance(delivery, PayloadFault):
                 log.warning("the payload of a request to the hook %s cannot be used: %s", name, delivery.reason)
-                return _refuse(400 if delivery.is_malformed else 422, delivery.reason)
+                return refuse_request(400 if delivery.is_malformed else 422, delivery.reason)
             if delivery.id:
                 event_key = get_event_key(name, delivery.id, signed_at, body)
             if event_key is None:
-                return _refuse(400, f"The delivery id must have at most {MAX_DELIVERY_ID_LENGTH} characters of ASCII.")
+                return refuse_request(
+                    400, f"The delivery id must have at most {MAX_DELIVERY_ID_LENGTH} characters of ASCII."
+                )
             message = make_message(name, hook, delivery, event_key=event_key, at=time.time())
             return _respond(name, event_key, await self._store.append(name, hook, message))
 
@@ -111,26 +109,9 @@ class HookRoutes:
         return None if checked is AcceptResult.NEXT else _respond(name, event_key, checked)
 
 
-async def _read_body(request: web.Request, max_bytes: int) -> bytes | None:
-    """Return the body of a request; None if it has more bytes than allowed, most of which are not read."""
-    if (request.content_length or 0) > max_bytes:
-        return None
-    body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > max_bytes:
-            return None
-    return bytes(body)
-
-
 def _respond(name: str, event_key: str, result: AcceptResult | RateLimitDenial) -> web.Response:
     if isinstance(result, RateLimitDenial):
-        return _refuse(429, f"The hook {name} gets too many requests.", max(1, ceil(result.until - time.time())))
+        return refuse_request(429, f"The hook {name} gets too many requests.", max(1, ceil(result.until - time.time())))
     turn_id = derive_turn_id(event_key)
     log.info("hook %s: turn %s%s", name, turn_id, " (sent again)" if result is AcceptResult.DUPLICATE else "")
     return web.json_response({"turn": turn_id}, status=202)
-
-
-def _refuse(status: int, reason: str, retry_after: int | None = None) -> web.Response:
-    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return web.json_response({"error": reason}, status=status, headers=headers)

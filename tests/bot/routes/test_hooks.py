@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 import sqlalchemy as sa
 
-from bot import hook_routes
-from bot.hook_routes import HOOKS_PATH, MAX_READERS, HookRoutes
 from bot.monitoring.health import HealthMonitor
+from bot.routes import hooks as hook_routes
+from bot.routes.hooks import HOOKS_PATH, MAX_READERS, HookRoutes
 from bot.server import run_server
 from core.automation import hooks
 from core.automation.hooks import Delivery, Hook, HookStore, PayloadFault, get_event_key, read_payload

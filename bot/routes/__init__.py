@@ -1,0 +1,1 @@
+"""HTTP routes of other programs: hooks and tickets."""
