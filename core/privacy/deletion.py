@@ -21,8 +21,8 @@ from core.privacy.deletion_queries import (
     delete_session,
     delete_user_records,
     has_active_turn,
+    has_later_turns,
     has_queued_messages,
-    has_schedule,
     lock_or_create_session,
     tombstone_messages,
 )
@@ -246,13 +246,13 @@ class DeletionService:
         return True
 
     async def _delete_before(self, session_id: str, before: float, result: DeletionResult) -> None:
-        """Delete the old runs of a session; the whole one if it was not used since, is not busy and has no schedule."""
+        """Delete the old runs of a session; the whole one if it is unused since, not busy and without later turns."""
         async with self._lock(session_id, result) as connection:
             if (row := await find_session_row(connection, session_id, for_update=True)) is None:
                 return
             is_old = await connection.scalar(sa.select(_is_older_than(before)).where(sessions.c.id == session_id))
             is_busy = await has_active_turn(connection, session_id) or await has_queued_messages(connection, session_id)
-            if is_old and not is_busy and not await has_schedule(connection, session_id):
+            if is_old and not is_busy and not await has_later_turns(connection, session_id):
                 await delete_session(connection, self._prices, session_id, row, reset_at=before)
                 result.conversations += 1
             else:

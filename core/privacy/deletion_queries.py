@@ -19,11 +19,13 @@ from core.sessions.lifecycle import (
 )
 from core.sessions.resume import correction_run_id, list_run_ids
 from core.store.schema import (
+    IS_RUNNING_JOB,
     artifacts,
     denial_notices,
     feedback,
     human_requests,
     inbox,
+    jobs,
     memories,
     messages,
     schedules,
@@ -62,9 +64,11 @@ async def has_active_turn(connection: AsyncConnection, session_id: str) -> bool:
     return (await connection.execute(query)).first() is not None
 
 
-async def has_schedule(connection: AsyncConnection, session_id: str) -> bool:
-    query = sa.select(schedules.c.id).where(schedules.c.session == session_id)
-    return (await connection.execute(query)).first() is not None
+async def has_later_turns(connection: AsyncConnection, session_id: str) -> bool:
+    """Return whether a session has a schedule or a running background job."""
+    scheduled = sa.select(schedules.c.id).where(schedules.c.session == session_id)
+    running = sa.select(jobs.c.id).where(jobs.c.session == session_id, IS_RUNNING_JOB)
+    return (await connection.execute(sa.union_all(scheduled, running))).first() is not None
 
 
 async def has_queued_messages(connection: AsyncConnection, session_id: str) -> bool:
@@ -90,21 +94,24 @@ async def delete_session(
         prices: the prices of models, for turns whose cost is not stored yet.
         row: the row of the session; None if the session did not exist, which is then not marked as deleted.
         reset_at: a backfill ignores messages of the session that were sent until then.
-        before_generation: delete only turns and inbox messages of earlier generations. The session itself stays if it
-            has inbox messages of this generation or a later one. None deletes all generations.
+        before_generation: delete only turns, jobs and inbox messages of earlier generations. The session itself stays
+            if it has inbox messages of this generation or a later one. None deletes all generations.
     """
     its_turns = turns.c.session == session_id
     its_messages = inbox.c.session == session_id
     query = sa.select(inbox.c.id).where(its_messages).limit(1)
     old_messages = its_messages
+    its_jobs = jobs.c.session == session_id
     if before_generation is not None:
         its_turns &= turns.c.generation < before_generation
+        its_jobs &= jobs.c.generation < before_generation
         old_messages &= inbox.c.generation < before_generation
     unfinished = its_turns & turns.c.finished_at.is_(None)
     await connection.execute(sa.update(turns).where(unfinished).values(finished_at=time.time()))
     await record_turns(connection, prices, its_turns)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(sa.select(turns.c.id).where(its_turns))))
     await connection.execute(sa.delete(turns).where(its_turns))
+    await connection.execute(sa.delete(jobs).where(its_jobs))
     await tombstone_messages(connection, old_messages)
     if (await connection.execute(query)).first() is None:
         await delete_session_data(connection, session_id)
@@ -185,6 +192,7 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     for table, condition in (
         (messages, summaries),
         (memories, memories.c.created_at < before),
+        (jobs, jobs.c.finished_at < before),
         (tool_calls, (tool_calls.c.started_at < before) & tool_calls.c.run.not_in(kept_runs)),
         (artifacts, (artifacts.c.created_at < before) & run.not_in(kept_runs)),
         (turns, (turns.c.finished_at < before) & turns.c.origin.not_in(kept_runs) & turns.c.id.not_in(kept_runs)),
@@ -220,9 +228,9 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
     """Delete the data about a user outside of their messages in sessions.
 
-    Ratings, denial notices, schedules and the time zone are deleted, and the user's name and id are removed from
-    decisions. Of the user's inbox
-    messages only the event keys and times stay, except messages that wait for a turn or belong to an active one.
+    Ratings, denial notices, schedules, background jobs and the time zone are deleted, and the user's name and id are
+    removed from decisions. Of the user's inbox messages only the event keys and times stay, except messages that wait
+    for a turn or belong to an active one.
     """
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
     decided = sa.update(human_requests).where(human_requests.c.decided_by == user_id)
@@ -234,7 +242,8 @@ async def delete_user_records(connection: AsyncConnection, user_id: str) -> None
         anonymous = [to_user_state(ANONYMOUS_USER) if author["id"] == user_id else author for author in authors]
         update = sa.update(human_requests).where(human_requests.c.id == id_)
         await connection.execute(update.values(answer_authors=anonymous))
-    await connection.execute(sa.delete(schedules).where(schedules.c.author == user_id))
+    for table in (schedules, jobs):
+        await connection.execute(sa.delete(table).where(table.c.author == user_id))
     for table in (denial_notices, time_zones):
         await connection.execute(sa.delete(table).where(has_person_id(table.c.user_key, user_id)))
     in_turn = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))

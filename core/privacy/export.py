@@ -14,7 +14,7 @@ from core.observability.secret_redaction import redact_json_secrets
 from core.privacy.export_attachments import ExportedFile
 from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
 from core.store.database import Database
-from core.store.schema import schedules, sessions, turns
+from core.store.schema import IS_RUNNING_JOB, jobs, schedules, sessions, turns
 from core.usage.meter import parse_stored_calls
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
 
@@ -85,7 +85,7 @@ async def stream_export(
     max_bytes: int | None = None,
     viewer: ExportViewer | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Yield the history of a session since its last reset, and its schedules, as text, in pieces.
+    """Yield the history of a session since its last reset, its schedules and running jobs, as text, in pieces.
 
     Nothing is yielded for a session without messages.
 
@@ -99,7 +99,10 @@ async def stream_export(
     size = 0
     has_begun = False
     authors = dict[str, set[str]]()  # by the id of the run, which another run continues after an approval
-    open_schedules = await _load_schedules(database, session_id, viewer)
+    later = {
+        "schedules": await _load_schedules(database, session_id, viewer),
+        "jobs": await _load_jobs(database, session_id, viewer),
+    }
     async with aclosing(stream_runs(database, session_id)) as runs:
         async for run in runs:
             if not has_begun:
@@ -113,11 +116,11 @@ async def stream_export(
             written = writer.format_run(counted)
             size += len(written.encode())
             if max_bytes is not None and size > max_bytes:
-                yield writer.format_end(open_schedules, is_whole=False)
+                yield writer.format_end(later, is_whole=False)
                 return
             yield written
     if has_begun:
-        yield writer.format_end(open_schedules, is_whole=True)
+        yield writer.format_end(later, is_whole=True)
 
 
 def _add_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
@@ -155,6 +158,17 @@ async def _load_schedules(database: Database, session_id: str, viewer: ExportVie
     ]
 
 
+async def _load_jobs(database: Database, session_id: str, viewer: ExportViewer | None) -> list[dict[str, Any]]:
+    """Return the running background jobs of a session; in a chat only those of the viewer."""
+    query = sa.select(jobs).where(jobs.c.session == session_id, IS_RUNNING_JOB).order_by(jobs.c.created_at)
+    if viewer is not None:
+        query = query.where(jobs.c.author == viewer.id)
+    async with database.read() as connection:
+        rows = (await connection.execute(query)).all()
+    names = ("id", "author", "tool", "created_at")
+    return [{**{name: row._mapping[name] for name in names}, "call": (row.message or {}).get("text")} for row in rows]
+
+
 class _MarkdownWriter:
     """Writer of an export as Markdown, for people."""
 
@@ -169,10 +183,13 @@ class _MarkdownWriter:
     def format_run(self, run: TranscriptRun) -> str:
         return "".join(f"\n{paragraph}\n" for paragraph in self._list_paragraphs(run))
 
-    def format_end(self, open_schedules: Sequence[Mapping[str, Any]], *, is_whole: bool) -> str:
-        rest = "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
-        lines = [f"- {_format_schedule(schedule)}" for schedule in open_schedules]
-        return rest + "\n".join(["\n## Schedules", "", *lines, ""]) if lines else rest
+    def format_end(self, later: Mapping[str, Sequence[Mapping[str, Any]]], *, is_whole: bool) -> str:
+        text = "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
+        schedule_lines = [f"- {_format_schedule(schedule)}" for schedule in later["schedules"]]
+        job_lines = [f"- {_format_time(job['created_at'])}: {_format_code(job['call'] or '')}" for job in later["jobs"]]
+        for title, lines in (("Schedules", schedule_lines), ("Background jobs", job_lines)):
+            text += "\n".join([f"\n## {title}", "", *lines, ""]) if lines else ""
+        return text
 
     def _list_paragraphs(self, run: TranscriptRun) -> Iterator[str]:
         for message in run.messages:
@@ -237,9 +254,9 @@ class _JsonWriter:
         }
         return f"{comma}\n{_to_json_text({name: value for name, value in values.items() if value})}"
 
-    def format_end(self, open_schedules: Sequence[Mapping[str, Any]], *, is_whole: bool) -> str:
-        listed = _to_json_text(list(map(_format_times, open_schedules)))
-        return f'\n], "schedules": {listed}, "is_whole": {_to_json_text(is_whole)}}}\n'
+    def format_end(self, later: Mapping[str, Sequence[Mapping[str, Any]]], *, is_whole: bool) -> str:
+        listed = {name: list(map(_format_times, items)) for name, items in later.items()}
+        return f"\n], {_to_json_text({**listed, 'is_whole': is_whole})[1:-1]}}}\n"
 
 
 _WRITERS: Mapping[ExportFormat, type[_MarkdownWriter | _JsonWriter]] = {"md": _MarkdownWriter, "json": _JsonWriter}

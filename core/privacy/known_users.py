@@ -14,6 +14,7 @@ from core.store.schema import (
     feedback,
     human_requests,
     inbox,
+    jobs,
     messages,
     schedules,
     spending,
@@ -43,9 +44,9 @@ async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Return the number of a user's spending rows, ratings, decisions, denials, schedules and time zones."""
+    """Return the number of a user's spending rows, ratings, decisions, denials, schedules, jobs and time zones."""
     count = 0
-    for column in (feedback.c.author, human_requests.c.decided_by, schedules.c.author):
+    for column in (feedback.c.author, human_requests.c.decided_by, schedules.c.author, jobs.c.author):
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
     for column in (spending.c.author, denial_notices.c.user_key, time_zones.c.user_key):
         keys = await connection.execute(sa.select(column).where(column.endswith(user_id, autoescape=True)))

@@ -40,6 +40,7 @@ from core.store.schema import (
     artifacts,
     human_requests,
     inbox,
+    jobs,
     memories,
     messages,
     schedules,
@@ -192,10 +193,10 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     """Remove a user's texts, names and id from a session, in the caller's transaction.
 
     The caller has locked the session. Its summaries and memories are deleted, and so are the prompts of all sessions at
-    its place, which may quote the state or the memories of the place. Of runs that answered the user, files and
-    requests to people are deleted, and tool calls lose their arguments and results. No other message is deleted, so
-    that models accept the history. The user's names and id are also replaced in the ADK state and the memories of the
-    session's place.
+    its place, which may quote the state or the memories of the place. Of runs that answered the user, files, background
+    jobs and requests to people are deleted, and tool calls lose their arguments and results. No other message is
+    deleted, so that models accept the history. The user's names and id are also replaced in the ADK state and the
+    memories of the session's place.
 
     Returns:
         The number of rows of `messages` that were changed.
@@ -227,6 +228,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     await connection.execute(requests.values(drafts={}))
     await connection.execute(requests.where(human_requests.c.decided_by == redaction.user_id).values(answer=None))
     await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
+    await connection.execute(sa.delete(jobs).where(jobs.c.session == session_id, jobs.c.run.in_(runs)))
     calls = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
     empty_call = {"arguments": {}, "arguments_hash": "", "result": {"deleted": True}, "actions": None}
     await connection.execute(sa.update(tool_calls).where(calls).values(empty_call))
@@ -239,6 +241,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
         (memories, memories.c.user_id == place),
         (human_requests, human_requests.c.session == session_id),
         (schedules, schedules.c.session == session_id),
+        (jobs, jobs.c.session == session_id),
         (state, (state.c.scope == "session") & (state.c.owner == session_id)),
         (inbox, (inbox.c.session == session_id) & (inbox.c.author != redaction.user_id)),
     ):
@@ -257,7 +260,10 @@ _KEY_COLUMNS = {
     "scope",
     "run",
     "call",
+    "call_id",
     "event_key",
+    "external_id",
+    "key_hash",
     "origin",
     "parent",
     "turn",

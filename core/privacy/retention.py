@@ -11,7 +11,7 @@ from core.concurrency.tasks import run_every
 from core.messages.inbox_message import InboxOutcome
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.database import Database
-from core.store.schema import denial_notices, inbox, messages, prompts, tool_calls, turns, workers
+from core.store.schema import denial_notices, inbox, jobs, messages, prompts, tool_calls, turns, workers
 from core.turns.queries import is_message, is_waiting
 from core.usage.prices import Prices
 from core.usage.user_rate_limits import is_notice_expired
@@ -72,11 +72,11 @@ class RetentionService:
 class CleanupService:
     """Service that deletes rows that are not needed any more.
 
-    These are ended turns, inbox messages, tool calls, dead workers, expired denial notices, and the secrets and prompts
-    of old runs. Entries of the inbox that are no messages are deleted after a day. The newest inbox message of each
-    author at a place stays, since it has the author's latest session. A turn stays while another turn for the same
-    messages does, while its cost is not stored, or while a rerun of it waits. A worker's row is deleted an hour after
-    its lease expired.
+    These are ended turns, inbox messages, tool calls, ended background jobs and unused tickets, dead workers, expired
+    denial notices, and the secrets and prompts of old runs. Entries of the inbox that are no messages are deleted after
+    a day. The newest inbox message of each author at a place stays, since it has the author's latest session. A turn
+    stays while another turn for the same messages does, while its cost is not stored, or while a rerun of it waits. A
+    worker's row is deleted an hour after its lease expired.
 
     Args:
         days: the days after which ended turns, inbox messages, tool calls and secrets are deleted.
@@ -109,6 +109,7 @@ class CleanupService:
                 + await _delete(connection, inbox, _is_expired_message(before))
                 + await _delete(connection, inbox, ~is_message(inbox) & (inbox.c.accepted_at < now - DAY_SECONDS))
                 + await _delete(connection, tool_calls, tool_calls.c.started_at < before)
+                + await _delete(connection, jobs, _is_expired_job(before))
                 + await _delete(connection, workers, workers.c.lease_expires_at < an_hour_ago)
                 + await _delete(connection, denial_notices, is_notice_expired())
                 + await _empty(connection, messages.c.unmasked, messages.c.created_at < before)
@@ -128,6 +129,11 @@ def _is_expired_turn(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
     has_rerun = sa.exists().where(inbox.c.session == turns.c.session, is_waiting(inbox), inbox.c.parent == turns.c.id)
     is_counted = turns.c.cost.is_not(None)
     return (turns.c.finished_at < before) & is_counted & ~has_young & ~has_rerun
+
+
+def _is_expired_job(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a job ended before a time, or is a ticket from before it that nobody finished."""
+    return jobs.c.owner.is_(None) & (sa.func.coalesce(jobs.c.finished_at, jobs.c.created_at) < before)
 
 
 def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:

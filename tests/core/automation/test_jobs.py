@@ -1,6 +1,7 @@
 """Jobs are stored and finished once, by whoever finishes them."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -22,12 +23,16 @@ from core.automation.jobs import (
 )
 from core.errors import SessionResetError, StoreError, ToolError
 from core.messages.inbox_message import InboxMessage
+from core.privacy.deletion import DeletionRequest, DeletionService
+from core.privacy.export import ExportFormat, ExportViewer, stream_export
+from core.privacy.retention import CleanupService
 from core.sessions.lifecycle import begin_generation, new_session_row
 from core.sessions.resume import discard_run
 from core.store.database import Database
-from core.store.schema import inbox, jobs, sessions, workers
+from core.store.schema import inbox, jobs, messages, sessions, workers
 from core.store.workers.lease import Lease
 from core.turns.queries import list_readable_messages
+from core.usage.prices import Prices
 from tests.fixtures.inbox_messages import inbound
 
 SESSION = "memory:s"
@@ -299,3 +304,68 @@ async def wait_for_entries(database: Database, count: int) -> None:
     async with asyncio.timeout(10):
         while len(await list_entries(database)) < count:  # noqa: ASYNC110 - the store sends no event
             await asyncio.sleep(0.01)
+
+
+async def list_jobs(database: Database) -> list[Any]:
+    async with database.read() as connection:
+        return list((await connection.execute(sa.select(jobs).order_by(jobs.c.created_at))).all())
+
+
+async def test_forgetting_a_person_deletes_their_jobs_only(
+    store: JobStore, database: Database, message: InboxMessage
+) -> None:
+    deletion = DeletionService(database, Prices())
+    theirs = await store.create(new_job_id(), call_of(who="zofia"), replace(message, author="zofia"), owner="w")
+    other = await store.create(new_job_id(), call_of("call_2", who="zofia"), message, owner="w")
+    assert (await deletion.preview(DeletionRequest(user_id="zofia"))).records == 1
+    await deletion.delete(DeletionRequest(user_id="zofia"))
+    (job,) = await list_jobs(database)
+    assert job.id == other
+    assert await store.finish(theirs, JobResult("late")) is FinishResult.UNKNOWN
+
+
+async def test_a_deleted_session_has_no_jobs(store: JobStore, database: Database, message: InboxMessage) -> None:
+    await store.create(new_job_id(), call_of(), message, owner="w")
+    ended = await store.create(new_job_id(), call_of("call_2"), message, owner="w")
+    await store.finish(ended, JobResult("done"))
+    await DeletionService(database, Prices()).delete(DeletionRequest(session_id=SESSION))
+    assert await list_jobs(database) == []
+
+
+async def test_an_old_session_stays_while_a_job_runs(
+    store: JobStore, database: Database, message: InboxMessage
+) -> None:
+    id_ = await store.create(new_job_id(), call_of(), message, owner="w")
+    deletion = DeletionService(database, Prices())
+    assert (await deletion.delete(DeletionRequest(before=time.time() + 60))).conversations == 0
+    assert await store.cancel(id_)
+    assert (await deletion.delete(DeletionRequest(before=time.time() + 60))).conversations == 1
+    assert await list_jobs(database) == []
+
+
+async def test_old_ended_jobs_and_unused_tickets_are_deleted(
+    store: JobStore, database: Database, message: InboxMessage
+) -> None:
+    running = await store.create(new_job_id(), call_of("a"), message, owner="w")
+    await store.create(new_job_id(), call_of("b"), message, key=new_key())
+    await store.finish(await store.create(new_job_id(), call_of("c"), message, owner="w"), JobResult("done"))
+    await CleanupService(database, days=1).delete_batch()
+    assert len(await list_jobs(database)) == 3
+    await CleanupService(database, days=-1).delete_batch()
+    assert [job.id for job in await list_jobs(database)] == [running]
+
+
+@pytest.mark.parametrize("format_", ["md", "json"])
+async def test_an_export_lists_running_jobs_of_the_viewer(
+    store: JobStore, database: Database, message: InboxMessage, format_: ExportFormat
+) -> None:
+    row = {"role": "user", "content": "hi", "tool_calls": [], "tokens": 1, "created_at": 1.0}
+    async with database.write() as connection:
+        await connection.execute(sa.insert(messages).values(session=SESSION, generation=1, **row))
+    await store.create(new_job_id(), call_of(sky="north"), message, owner="w")
+    for viewer, is_listed in ((None, True), (message.author, True), ("grace", False)):
+        view = None if viewer is None else ExportViewer(viewer, is_admin=False, is_private=True)
+        parts = stream_export(database, SESSION, format_, Prices(), viewer=view)
+        text = "".join([part async for part in parts])
+        assert ("north" in text) is is_listed
+        assert format_ == "md" or len(json.loads(text)["jobs"]) == is_listed
