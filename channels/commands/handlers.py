@@ -8,7 +8,7 @@ from functools import cache
 from typing import get_args
 
 from channels.base import Button, File
-from channels.commands.schedules import list_schedules, render_items
+from channels.commands.schedules import list_jobs, list_schedules, render_items
 from channels.commands.services import PlatformServices
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.commands.usage import render_usage
@@ -157,6 +157,7 @@ class CommandHandler:
                 return CommandResult(await self._why(argument, entry, say))
             case "schedule":
                 items = await list_schedules(self._services.schedules, entry.message, say)
+                items += await list_jobs(self._services.jobs.store, entry.message, say)
                 text, buttons = render_items(items, say)
                 return CommandResult(text, buttons=buttons)
         session = entry.message.session_id  # without one, the list of a choice is that before the first prompt

@@ -1,4 +1,4 @@
-"""Schedules in commands: the list of a person's schedules, and presses of their buttons."""
+"""Schedules in commands: the list of a person's schedules and background jobs, and presses of their buttons."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,9 +8,11 @@ from channels.base import Button
 from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.markdown.times import format_time
 from channels.replies.buttons import Press, create_button
 from channels.replies.tool_status import shorten_plain
 from channels.turns.schedules import TIME_ZONES, render_schedule
+from core.automation.jobs import JobStore
 from core.automation.schedules import ScheduleDenial, ScheduleStore
 from core.messages.identity import Actor
 from core.messages.inbox_message import InboxMessage
@@ -24,6 +26,9 @@ MAX_OPTIONS = 25
 #: The most characters of an option.
 _MAX_OPTION_TITLE = 60
 
+#: The most characters of a job's call in the list.
+_MAX_CALL_CHARACTERS = 80
+
 _DENIALS = {
     ScheduleDenial.GONE: words.ALREADY_ENDED,
     ScheduleDenial.NOT_OWNER: words.SCHEDULE_NOT_YOURS,
@@ -35,7 +40,7 @@ _DENIALS = {
 
 @dataclass(frozen=True, slots=True)
 class ListedItem:
-    """One open schedule of a person in the list, with a button for each action on it."""
+    """One open schedule or running job of a person in the list, with a button for each action on it."""
 
     title: str
     line: str
@@ -60,6 +65,20 @@ async def list_schedules(store: ScheduleStore, message: InboxMessage, say: Messa
     return items
 
 
+async def list_jobs(store: JobStore, message: InboxMessage, say: MessageCatalog) -> list[ListedItem]:
+    """Return the running background jobs of a message's author, for the place of the message."""
+    items = list[ListedItem]()
+    for job in await store.list_of_person(message.platform, message.author):
+        call = job.call.replace("`", "'")
+        shown = call if len(call) <= _MAX_CALL_CHARACTERS else f"{call[:_MAX_CALL_CHARACTERS]}…"
+        line = say(words.JOB_RUNNING, call=shown, time=format_time(job.created_at))
+        if job.place != message.place:
+            line = say(words.SCHEDULE_ELSEWHERE, line=line)
+        title = shorten_plain(job.call, _MAX_OPTION_TITLE)
+        items.append(ListedItem(title, line, [create_button("cancel_job", job.id, say)]))
+    return items
+
+
 def render_items(items: Sequence[ListedItem], say: MessageCatalog) -> tuple[str, list[Button]]:
     """Return a numbered list, and its buttons; of more than `MAX_ITEMS_WITH_BUTTONS`, a menu for each action."""
     if not items:
@@ -80,10 +99,16 @@ def render_items(items: Sequence[ListedItem], say: MessageCatalog) -> tuple[str,
 async def handle_schedule_press(
     services: PlatformServices, press: Press, actor: Actor, name: str, say: MessageCatalog
 ) -> str:
-    """Perform the action of a schedule's button, update the reply that shows it, and return the text for the user."""
+    """Perform the action of a button of a schedule or a job, and return the text for the user.
+
+    A reply that shows a schedule is updated.
+    """
     store = services.schedules
     id_ = press.target_id
     match press.action:
+        case "cancel_job":
+            was_running = await services.jobs.cancel(id_, author=actor.author)
+            return say(words.JOB_CANCELLED if was_running else words.ALREADY_ENDED)
         case "unschedule":
             changed = await store.delete(id_, actor.author)
             done = words.SCHEDULE_DELETED

@@ -8,13 +8,14 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.settings import ExtraButton
 
-#: The actions of buttons: on a turn, on an approval, on a question, and on a schedule.
+#: The actions of buttons: on a turn, on an approval, on a question, on a schedule, and on a background job.
 TurnAction = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
 ApprovalAction = Literal["approve", "always", "deny", "attach"]
 QuestionAction = Literal["option", "page", "form"]
 #: `schedule_zone` chooses a time zone, which is the detail.
 ScheduleAction = Literal["unschedule", "schedule_confirm", "schedule_pause", "schedule_resume", "schedule_zone"]
-ButtonAction = TurnAction | ApprovalAction | QuestionAction | ScheduleAction
+JobAction = Literal["cancel_job"]
+ButtonAction = TurnAction | ApprovalAction | QuestionAction | ScheduleAction | JobAction
 
 #: Prefixes of the ids of the ratings.
 RATING_PREFIXES = ("good:", "bad:")
@@ -38,6 +39,7 @@ _LABELS: Mapping[ButtonAction, str] = {
     "schedule_pause": words.PAUSE,
     "schedule_resume": words.RESUME,
     "schedule_zone": words.CHOOSE_TIME_ZONE,
+    "cancel_job": words.CANCEL,
 }
 _STYLES: Mapping[ButtonAction, ButtonStyle] = {
     "revise": "primary",
@@ -52,7 +54,7 @@ class Press(NamedTuple):
     """Press of a button, parsed from the button's id.
 
     Attributes:
-        target_id: the id of the turn, the approval, the question or the schedule.
+        target_id: the id of the turn, the approval, the question, the schedule or the job.
         detail: of a question's button: the index of the option, or the page; a time zone; empty for others.
     """
 

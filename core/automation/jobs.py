@@ -48,7 +48,7 @@ class JobState(StrEnum):
 
 
 class FinishResult(Enum):
-    """What became of an attempt to finish a job.
+    """Result of an attempt to finish a job.
 
     Attributes:
         FINISHED: the result is stored, now or by an earlier attempt.
@@ -108,7 +108,7 @@ class Job:
     """
 
     id: str
-    session: str
+    place: str
     call: str
     created_at: float
 
@@ -266,7 +266,7 @@ class JobStore:
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
         return [
-            Job(row.id, row.session, message.text, row.created_at)
+            Job(row.id, row.place, message.text, row.created_at)
             for row in rows
             for message in list_readable_messages([row.message])
         ]

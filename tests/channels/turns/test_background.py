@@ -12,6 +12,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 
+from channels.i18n import messages as words
 from chatrig.models import CallTool, ReceivedRequest
 from core.automation.jobs import FinishResult, JobResult, get_event_key
 from core.automation.tickets import Ticket, finish_ticket, get_ticket, set_running_store
@@ -21,6 +22,7 @@ from core.tools.tool import background
 from core.turns.claims import derive_turn_id
 from tests.channels.platforms import PLATFORMS, Chat, run_conversation, run_simulator, wait_for_texts
 from tests.channels.wiring import PUBLIC_URL
+from tests.scenarios.chat import run_command
 
 pytestmark = pytest.mark.parametrize("platform", PLATFORMS)
 
@@ -224,3 +226,27 @@ async def test_a_reset_cancels_the_ticket(platform: str, tmp_path: Path) -> None
 def mention_of(platform: str) -> str:
     """Return the mention of Ada as the local platform shows it."""
     return "@ada" if platform == "slack" else "@Ada Lovelace"
+
+
+async def test_a_person_sees_and_cancels_their_jobs(platform: str, tmp_path: Path) -> None:
+    ended = asyncio.Event()
+
+    async def count_stars(sky: str) -> None:
+        """Count the stars."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    tool = FunctionTool(background(count_stars))
+    async with run_chat(platform, tmp_path, tool, arguments={"sky": "north"}) as chat:
+        await wait_for_texts(chat, lambda found: found == ["It runs."])
+        assert await run_command(chat, "schedule", user="linus") == words.NO_SCHEDULES
+        listed = await run_command(chat, "schedule")
+        assert '⏳ `count_stars({"sky": "north"})`, since ' in listed
+        message = next(each for each in chat.list_bot_messages() if each.ephemeral_to and each.buttons)
+        (button,) = message.buttons.values()
+        await chat.simulator.click_button("ada", message, button)
+        await chat.simulator.wait_for(lambda: words.JOB_CANCELLED in chat.list_private_messages())
+        await asyncio.wait_for(ended.wait(), 5)
+        assert (await wait_for_job(chat)).state == "cancelled"
