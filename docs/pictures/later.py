@@ -15,7 +15,7 @@ import asyncio
 
 from google.adk.agents import LlmAgent
 
-from core.tools import idempotent, schedule
+from core.tools import background, idempotent, schedule
 
 
 @idempotent
@@ -25,20 +25,36 @@ async def check_stock(blend: str) -> dict[str, int]:
     return {"bags": 14}
 
 
-root_agent = LlmAgent(name="stock", tools=[check_stock, schedule])
+@background
+async def roast(blend: str) -> dict[str, str]:
+    \"\"\"Roast a batch of a blend.\"\"\"
+    await asyncio.sleep(4)
+    return {"blend": blend, "roasted": "20 kg"}
+
+
+root_agent = LlmAgent(name="stock", tools=[check_stock, roast, schedule])
 """
 
 #: Seconds until the reminder of the picture.
 REMINDER_SECONDS = 6
 
 
+#: Answers by the tool whose result the model gets.
+ANSWERS = {
+    "check_stock": "Of the decaf, 14 bags are in stock.",
+    "roast": "The roaster runs. I'll tell you when it is done.",
+    "schedule": "I'll remind you.",
+}
+
+
 def respond(request: ReceivedRequest) -> ScriptedResponse:
     """Return the model's response to a prompt or to the result of a tool."""
-    match {result.name: result.content for result in request.tool_results}:
-        case {"check_stock": _}:
-            return "Of the decaf, 14 bags are in stock." if "decaf" in request.text else "14 bags are in stock."
-        case {"schedule": _}:
-            return "I'll remind you."
+    if request.tool_results:
+        return ANSWERS[request.tool_results[-1].name or ""]
+    if "20 kg" in request.text:
+        return "The Harbour Blend is ready: **20 kg**."
+    if "Roast" in request.text:
+        return CallTool("roast", {"blend": "Harbour Blend"}, id="c3")
     if "stock" in request.text:
         return [Say("Let me count."), CallTool("check_stock", {"blend": "all"}, id="c1")]
     at = (datetime.now(UTC) + timedelta(seconds=REMINDER_SECONDS)).isoformat(timespec="seconds")
@@ -46,7 +62,7 @@ def respond(request: ReceivedRequest) -> ScriptedResponse:
 
 
 async def main() -> None:
-    """Write `chat-steering.png` and `chat-schedule.png`."""
+    """Write `chat-steering.png`, `chat-schedule.png` and `chat-job.png`."""
     settings = {"AGENT": "stock_agent"}
     async with (
         run_scripted_simulator(respond, settings, {"stock_agent.py": AGENT}) as address,
@@ -64,6 +80,11 @@ async def main() -> None:
         await wait_for_text(page, "Undo")
         await wait_for_text(page, "@ada ⏰ Ring Mina")
         await take_picture(page, "chat-schedule")
+        await _hide_messages(page)
+        await _open_places(page)
+        await _say(page, "Roast a batch of the Harbour Blend.")
+        await wait_for_text(page, "is ready")
+        await take_picture(page, "chat-job")
 
 
 async def _open_places(page: Page) -> None:
