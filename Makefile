@@ -9,7 +9,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # Keep compiled modules whatever the environment says, so that processes start faster.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run tour help page-fonts test test-long test-simulator lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos mutants words docs-pictures init check warm clean distclean
+.PHONY: run tour help page-fonts test test-long test-simulator lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schedules bench-schemas bench-sessions bench-start bench-turns soak chaos mutants words docs-pictures init check warm clean distclean
 
 # Without a model key, the simulator begins with the tour.
 run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the simulator. AGENT=DIR runs your own agent.
@@ -64,6 +64,8 @@ bench:  ## Run a short version of each benchmark.
 	@echo "That was a small schema. Full run: make bench-schemas, a second."
 	@$(MAKE) --no-print-directory bench-load BENCH_DATABASE=sqlite SESSIONS=20 MINUTES=2 EVERY=1
 	@echo "That was 20 sessions for 2 platform minutes. Full run: make bench-load, 500 for 30, on both databases."
+	@$(MAKE) --no-print-directory bench-schedules SCHEDULES=50
+	@echo "Those were 50 schedules. Full run: make bench-schedules, 1,000 of them."
 	@$(MAKE) --no-print-directory soak TURNS=60
 	@echo "That was 60 messages. Full run: make soak, 10,000 of them, more than ten minutes."
 	@$(MAKE) --no-print-directory chaos ARGS="--cases 2 --database sqlite"
@@ -87,6 +89,10 @@ bench-turns: .venv/ready $(WARM)
 # BENCH_DATABASE, SESSIONS, MINUTES, EVERY, PAUSE, SPEED, SEED, KEEP: see benchmarks/load/__main__.py.
 bench-load: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.load
+
+# SCHEDULES: their number.
+bench-schedules: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.schedules $(SCHEDULES)
 
 # TURNS, SESSIONS, SEED, EVERY, AT_ONCE, SPEED, KEEP: see benchmarks/soak/__main__.py.
 soak: .venv/ready $(WARM)

@@ -16,7 +16,7 @@ from google.adk.events.event import Event
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.messages.inbox_message import InboxOutcome
+from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.models.grounding import READ_URLS_KEY
 from core.models.tokens import estimate_tokens
 from core.models.tool_calls import read_signature
@@ -179,6 +179,14 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
     for id_, turn_id, inbound in await connection.execute(inbox_messages):
         runs |= {turn_id} if turn_id else set()
         if message := parse_inbox_message(inbound, id_):
+            texts.append(message.text)
+            names.add(get_author_name(message))
+    scheduled = sa.select(schedules.c.id, schedules.c.message).where(
+        schedules.c.session == session_id, schedules.c.author == user_id
+    )
+    for id_, inbound in await connection.execute(scheduled):
+        with name_row("schedules", id_):
+            message = InboxMessage.from_json(inbound)
             texts.append(message.text)
             names.add(get_author_name(message))
     c = human_requests.c
