@@ -34,7 +34,7 @@ PAGE = (ROOT / "docs/reference/architecture.md").read_text()
 
 MAX_ENTRIES = 16
 #: Folders with more entries: `chatrig` has one package for each capability.
-ENTRIES = {"simulator/src/chatrig": 17}
+ENTRIES = {"simulator/src/chatrig": 18}
 
 MAX_LINES = 600
 SMALL_LINES = 35

@@ -18,6 +18,7 @@ from chatrig.discord.api.faults import DiscordFault, DiscordFaults
 from chatrig.discord.api.limits import DiscordRateLimits, create_bucket_headers, create_rate_limit_headers
 from chatrig.discord.api.request_schemas import check_body
 from chatrig.discord.api.requests import ApiRequest, DiscordError, RequestBody
+from chatrig.discord.oauth import CLIENT_ROUTES, USER_ROUTES
 from chatrig.discord.state.activity_log import DiscordActivityLog, DiscordCallRecord
 
 PREFIX = "/api/v10"
@@ -58,10 +59,11 @@ class DiscordRouter:
         route, ids = match or (f"{request.method} {path}", {})
         refusal = None
         try:
-            body = await requests.parse_body(request)
+            body = await requests.parse_body(request, accepts_form=route in CLIENT_ROUTES)
         except DiscordError as error:
             body, refusal = RequestBody({}), error
-        call = self._activity_log.record_call(route, path, body.json, [upload.name for upload in body.uploads])
+        recorded = {k: v for k, v in body.form.items() if k != "client_secret"} if body.is_form else body.json
+        call = self._activity_log.record_call(route, path, recorded, [upload.name for upload in body.uploads])
         await asyncio.sleep(self._faults.latency)
         fault = self._faults.take(route)
         if fault is not None and fault.kind == "delay":
@@ -110,10 +112,8 @@ class DiscordRouter:
             ids: the ids in the path by their names in the route.
             refusal: the error of an unreadable body; None for a readable one.
         """
-        if (
-            not _PATHS_WITHOUT_TOKEN.fullmatch(call.path)
-            and request.headers.get("Authorization") != f"Bot {self._token}"
-        ):
+        authorization = request.headers.get("Authorization", "")
+        if not self._is_authorized(call, authorization):
             return _create_response(call, 401, {"message": "401: Unauthorized", "code": 0})
         headers: Mapping[str, str] = {}
         if self._limits is not None:
@@ -129,13 +129,20 @@ class DiscordRouter:
         try:
             if refusal is not None:
                 raise refusal
-            api_request = ApiRequest(ids, request.query, body)
+            api_request = ApiRequest(ids, request.query, body, authorization)
             self._api.check_ids(api_request)
             check_body(call.route, body.json)
             reply = handler(api_request)
         except DiscordError as error:
             return _create_response(call, error.status, error.body, headers)
         return _create_response(call, reply.status, reply.body, headers)
+
+    def _is_authorized(self, call: DiscordCallRecord, authorization: str) -> bool:
+        """Return whether a call has the bot's token, or is of a route that checks other credentials itself."""
+        if call.route in CLIENT_ROUTES or _PATHS_WITHOUT_TOKEN.fullmatch(call.path):
+            return True
+        is_of_user = call.route in USER_ROUTES and authorization.startswith("Bearer ")
+        return is_of_user or authorization == f"Bot {self._token}"
 
 
 def _create_rate_limit_response(
@@ -157,7 +164,7 @@ def _create_response(
     """
     call.status, call.response = status, body
     if status >= 400:
-        call.code = body["code"]
+        call.code = body.get("code")
     if body is None:
         return web.Response(status=status, headers={**VIA_HEADER, **(headers or {})})
     about = {**VIA_HEADER, "Content-Type": "application/json", **(headers or {})}

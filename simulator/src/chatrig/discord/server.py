@@ -24,6 +24,7 @@ from chatrig.discord.events.gateway import GatewayServer, GatewaySession
 from chatrig.discord.interactions.commands import CommandRegistry
 from chatrig.discord.interactions.delivery import DiscordInteractions
 from chatrig.discord.interactions.webhooks import WebhookRoutes
+from chatrig.discord.oauth import DiscordOAuth
 from chatrig.discord.router import PREFIX, DiscordRouter
 from chatrig.discord.state.activity_log import DiscordActivityLog
 from chatrig.discord.state.guild import Guild
@@ -57,6 +58,7 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         downloads: the path of each file download.
         events: records of gateway events, one for each session, also of those not delivered yet.
         sessions: gateway sessions.
+        oauth: the app's `client_id`, `client_secret` and `redirect_urls`.
         faults: faults that tests inject.
     """
 
@@ -116,12 +118,14 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         WebhookRoutes(api, messages, interactions)
         super().__init__(guild, interactions)
         DirectoryRoutes(api)
+        self.oauth = DiscordOAuth(api, speed)
         limits = self._limits = DiscordRateLimits(speed) if rate_limits else None
         router = DiscordRouter(self._activity_log, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
         app.router.add_route("*", PREFIX + "/{path:.*}", router.handle)
         app.router.add_get("/attachments/{channel}/{file}/{name}", DiscordFiles(guild, self._activity_log).serve)
         app.router.add_get("/gateway/", self._gateway.handle)
+        self.oauth.add_page(app.router, self.people)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
         if state is not None:
@@ -182,6 +186,11 @@ class DiscordSimulator(DiscordUserActions, ObservableSimulator[GuildChange, Disc
         The mention is `<@&...>`.
         """
         return self._guild.bot_role_id
+
+    @property
+    def authorize_url(self) -> str:
+        """The address at which users authorize the app, without its query."""
+        return f"{self._payloads.base_url}/oauth2/authorize"
 
     @property
     def commands(self) -> list[Json]:

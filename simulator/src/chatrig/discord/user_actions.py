@@ -15,6 +15,7 @@ from chatrig.discord.api.files import create_attachment
 from chatrig.discord.interactions.delivery import DiscordInteractions
 from chatrig.discord.interactions.interaction import DiscordModal
 from chatrig.discord.interactions.modals import ModalValue, list_menu_options
+from chatrig.discord.oauth import DiscordOAuth
 from chatrig.discord.state.guild import Guild
 from chatrig.discord.state.messages import (
     DEFAULT,
@@ -42,6 +43,8 @@ class DiscordUserActions:
         people: users by name.
         channels: channels by name.
     """
+
+    oauth: DiscordOAuth
 
     def __init__(self, guild: Guild, interactions: DiscordInteractions) -> None:
         self._guild = guild
@@ -513,6 +516,30 @@ class DiscordUserActions:
         """Return the attachment with this id, also of a deleted message; else None."""
         files = (file for message in self._guild.all_messages() for file in message.content.attachments)
         return next((file for file in files if file.id == id_), None)
+
+    # OAuth2
+
+    async def sign_in(self, user: DiscordUser | str, url: str) -> str:
+        """Approve the request at an OAuth2 authorization URL as a user.
+
+        Args:
+            url: the address with the query that the app wrote; the part before the query is not checked.
+
+        Returns:
+            The redirect of the browser, with `code` and `state`. The code is valid once, for ten minutes.
+
+        Raises:
+            ValueError: Discord would show an error and not redirect, or the user is unknown.
+        """
+        return self.oauth.approve(url, self._user(user))
+
+    async def deny_sign_in(self, url: str) -> str:
+        """Deny the request at an authorization URL; return the redirect of the browser, with `error` and `state`.
+
+        Raises:
+            ValueError: Discord would show an error and not redirect.
+        """
+        return self.oauth.deny(url)
 
     # Internals
 

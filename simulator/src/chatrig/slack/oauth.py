@@ -5,21 +5,18 @@ app is uninstalled.
 """
 
 import secrets
-from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from aiohttp import web
 
+from chatrig.oauth.authorization import CodeStore, read_client_credentials
 from chatrig.slack.api import requests as arguments
 from chatrig.slack.api.requests import SlackError
 from chatrig.slack.state.activity_log import SlackActivityLog
 from chatrig.slack.state.workspace import Workspace
-
-CODE_LIFETIME_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,6 @@ class OAuthGrant:
         token: returns the workspace's bot token.
         scopes: the requested scopes, separated by commas.
         redirect_uri: the requested redirect URI; "" without one.
-        expires_at: seconds on the monotonic clock.
     """
 
     workspace: Workspace
@@ -39,7 +35,6 @@ class OAuthGrant:
     token: Callable[[], str]
     scopes: str
     redirect_uri: str
-    expires_at: float
 
 
 class OAuthMethods:
@@ -47,13 +42,15 @@ class OAuthMethods:
 
     Attributes:
         client_id, client_secret: the app's credentials.
+        redirect_urls: the app's redirect URLs. Only Sign in with Slack checks them.
     """
 
     def __init__(self, activity_log: SlackActivityLog) -> None:
         self._activity_log = activity_log
         self.client_id = f"{secrets.randbelow(10**12)}.{secrets.randbelow(10**13)}"
         self.client_secret = secrets.token_hex(16)
-        self._grants: dict[str, OAuthGrant] = {}
+        self.redirect_urls: set[str] = set()
+        self._grants = CodeStore[OAuthGrant]()
 
     def grant_access(self, url: str, workspace: Workspace, user: str, token: Callable[[], str]) -> str:
         """Approve the OAuth request at `url`, and create an authorization code.
@@ -64,7 +61,7 @@ class OAuthMethods:
             token: returns the workspace's bot token.
 
         Returns:
-            The query of the redirect, with `code` and `state`. The code is valid once, for `CODE_LIFETIME_SECONDS`.
+            The query of the redirect, with `code` and `state`. The code is valid once, for ten minutes.
 
         Raises:
             ValueError: the client id is unknown.
@@ -73,11 +70,8 @@ class OAuthMethods:
         query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
         if query.get("client_id") != self.client_id:
             raise ValueError("invalid_client_id")
-        code = secrets.token_urlsafe(24)
         redirect = query.get("redirect_uri", "")
-        self._grants[code] = OAuthGrant(
-            workspace, user, token, query["scope"], redirect, monotonic() + CODE_LIFETIME_SECONDS
-        )
+        code = self._grants.create_code(OAuthGrant(workspace, user, token, query["scope"], redirect))
         return urlencode({"code": code, "state": query.get("state", "")})
 
     async def handle_access(self, request: web.Request) -> web.Response:
@@ -89,7 +83,9 @@ class OAuthMethods:
         call = self._activity_log.record_call("oauth.v2.access", {})
         try:
             values = await arguments.read_arguments(request)
-            body = {"ok": True} | self._exchange_code(_parse_credentials(request, values), values)
+            body = {"ok": True} | self._exchange_code(
+                read_client_credentials(request.headers.get("Authorization", ""), values), values
+            )
         except SlackError as error:
             body = error.body()
         call.status, call.error, call.response = 200, body.get("error"), body
@@ -101,8 +97,8 @@ class OAuthMethods:
             raise SlackError("invalid_client_id")
         if client_secret != self.client_secret:
             raise SlackError("bad_client_secret")
-        grant = self._grants.pop(str(values.get("code", "")), None)
-        if grant is None or grant.expires_at < monotonic():
+        grant = self._grants.redeem_code(str(values.get("code", "")))
+        if grant is None:
             raise SlackError("invalid_code")
         if grant.redirect_uri != (values.get("redirect_uri") or ""):
             raise SlackError("bad_redirect_uri")
@@ -117,18 +113,3 @@ class OAuthMethods:
             "enterprise": None,
             "is_enterprise_install": False,
         }
-
-
-def _parse_credentials(request: web.Request, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the client id and the client secret of a request.
-
-    They come from HTTP basic auth, or else from the arguments; "" if missing.
-
-    Args:
-        values: the arguments of the request by name.
-    """
-    scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
-    if scheme != "Basic":
-        return str(values.get("client_id", "")), str(values.get("client_secret", ""))
-    client_id, _, client_secret = b64decode(encoded).decode().partition(":")
-    return client_id, client_secret

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from chatrig.oauth.authorization import read_client_credentials
 from chatrig.slack.api import requests as arguments
 from chatrig.slack.api.base import WebApi
 from chatrig.slack.api.faults import SlackFault, SlackFaults
@@ -54,8 +55,12 @@ class SlackRouter:
             values = await arguments.read_arguments(request, accepts_json=name not in arguments.FORM_METHODS)
         except SlackError as error:
             return _to_response(self._record(name, {}), arguments.with_charset_warning(error.body(), request))
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        authorization = request.headers.get("Authorization", "")
+        scheme, _, token = authorization.partition(" ")
         token = token.strip() if scheme == "Bearer" else str(values.pop("token", ""))
+        if scheme == "Basic":
+            client_id, client_secret = read_client_credentials(authorization, values)
+            values |= {"client_id": client_id, "client_secret": client_secret}
 
         def act(call: SlackCallRecord) -> web.Response:
             answer = self._api.call(name, token, values)
@@ -66,7 +71,8 @@ class SlackRouter:
                 response.headers["x-accepted-oauth-scopes"] = answer.accepted_scope
             return response
 
-        return await self._process(request, self._record(name, values), act)
+        recorded = {key: value for key, value in values.items() if key != "client_secret"}
+        return await self._process(request, self._record(name, recorded), act)
 
     async def handle_response(self, request: web.Request) -> web.StreamResponse:
         """Respond to a post to a `response_url`: `ok`, or an error with HTTP 400 or 404.

@@ -31,6 +31,7 @@ from chatrig.slack.interactions.commands import SlashCommands
 from chatrig.slack.interactions.delivery import SlackInteractions
 from chatrig.slack.manifest_check import check_manifest, get_bot_scopes
 from chatrig.slack.oauth import OAuthMethods
+from chatrig.slack.openid import OpenIDMethods
 from chatrig.slack.router import SlackRouter
 from chatrig.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 from chatrig.slack.state.messages import SlackConversation, SlackMessage
@@ -70,6 +71,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         socket_mode: whether the manifest enables Socket Mode. The simulator does not read it: envelopes go to
             WebSockets until `request_url.verify` succeeds, then to the request URL.
         signing_secret: the key that signs requests to the request URL.
+        oauth: the app's `client_id`, `client_secret` and `redirect_urls`.
         faults: faults that tests inject.
     """
 
@@ -128,14 +130,15 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         payloads = self._payloads = SlackPayloads(self._workspace)
         if primary is None:
             self.oauth = OAuthMethods(self._activity_log)
+            self._openid = OpenIDMethods(self.oauth, speed)
             self._sockets = SocketModeServer(self._activity_log, self.faults, app_id=app_id, speed=speed)
             self.request_url = RequestUrlClient(
                 self._activity_log, self.faults, signing_secret=self.signing_secret, token=verification, speed=speed
             )
             self._sender = EnvelopeSender(self._sockets, self.request_url)
         else:
-            self.oauth, self._sockets, self.request_url = primary.oauth, primary._sockets, primary.request_url
-            self._sender = primary._sender
+            self.oauth, self._openid = primary.oauth, primary._openid
+            self._sockets, self.request_url, self._sender = primary._sockets, primary.request_url, primary._sender
         self._events = SlackEventDispatcher(
             self._workspace,
             payloads,
@@ -214,6 +217,7 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         app.router.add_post("/commands/{key:.+}", self._router.handle_response)
         app.router.add_post("/upload/v1/{key}", self._files.handle_upload)
         app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.handle_download)
+        self._openid.add_routes(app.router, self._api, self.people)
         app.router.add_get("/link", self._sockets.handle_websocket)
         return web.AppRunner(app, shutdown_timeout=1)
 
@@ -248,7 +252,8 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
     def install(self, manifest: Mapping[str, Any]) -> frozenset[str]:
         """Replace the app's configuration by that of a manifest.
 
-        It consists of scopes, events, metadata subscriptions, Socket Mode, home tab, slash commands and shortcuts.
+        It consists of scopes, redirect URLs, events, metadata subscriptions, Socket Mode, home tab, slash commands and
+        shortcuts.
         The tokens and connections stay. The part of a missing section is empty or off.
 
         Returns:
@@ -261,6 +266,8 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
         check_manifest(manifest)
         self.scopes.clear()
         self.scopes.update(get_bot_scopes(manifest))
+        self.oauth.redirect_urls.clear()
+        self.oauth.redirect_urls.update(manifest.get("oauth_config", {}).get("redirect_urls", ()))
         self.subscriptions.clear()
         settings, features = manifest.get("settings", {}), manifest.get("features", {})
         events = settings.get("event_subscriptions", {})
@@ -291,6 +298,11 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange, Slac
             KeyError: the URL has no `scope`.
         """
         return self.oauth.grant_access(url, self._workspace, self._find_user(user).id, lambda: self.bot_token)
+
+    @property
+    def authorize_url(self) -> str:
+        """The address of Sign in with Slack, without its query."""
+        return f"{self._files.base_url}openid/connect/authorize"
 
     def uninstall(self) -> None:
         """Uninstall the app, which revokes its bot token.

@@ -12,6 +12,7 @@ from chatrig.slack.events.dispatcher import SlackEventDispatcher
 from chatrig.slack.interactions.commands import SlashCommands
 from chatrig.slack.interactions.delivery import SlackInteractions
 from chatrig.slack.interactions.input_values import InputValue
+from chatrig.slack.openid import OpenIDMethods
 from chatrig.slack.state.controls import BlockControl
 from chatrig.slack.state.markup import SlackContent
 from chatrig.slack.state.messages import BROADCAST_SUBTYPE, ME_SUBTYPE, SlackConversation, SlackFile, SlackMessage
@@ -38,6 +39,7 @@ class SlackUserActions:
     _commands: SlashCommands
     _interactions: SlackInteractions
     _views: ViewMethods
+    _openid: OpenIDMethods
     _commands_url: str
     _installed_actions: Set[str] | None
 
@@ -495,6 +497,30 @@ class SlackUserActions:
     def find_home(self, user: WorkspaceUser | str) -> SlackView | None:
         """Return the home tab that the app published for a user; None without one."""
         return self._views.open_views.homes.get(self._find_user(user).id)
+
+    # Sign in with Slack
+
+    async def sign_in(self, user: WorkspaceUser | str, url: str) -> str:
+        """Sign in with Slack as a user: approve the request at an authorization URL.
+
+        Args:
+            url: the address with the query that the app wrote; the part before the query is not checked.
+
+        Returns:
+            The redirect of the browser, with `code` and `state`. The code is valid once, for ten minutes.
+
+        Raises:
+            ValueError: Slack would show an error and not redirect, or the user is unknown.
+        """
+        return self._openid.approve(url, self._workspace, self._find_user(user))
+
+    async def deny_sign_in(self, url: str) -> str:
+        """Deny the request at an authorization URL; return the redirect of the browser, with `error` and `state`.
+
+        Raises:
+            ValueError: Slack would show an error and not redirect.
+        """
+        return self._openid.deny(url)
 
     # Internals
 

@@ -34,7 +34,6 @@ class DirectoryRoutes:
         self._api = api
         self._guild = api.guild
         self._payloads = api.payloads
-        api.add_route("GET /users/@me", lambda _: ApiResponse(self._payloads.bot_user()))
         api.add_route("GET /applications/@me", lambda _: ApiResponse(self._payloads.application()))
         api.add_route("GET /oauth2/applications/@me", lambda _: ApiResponse(self._payloads.application()))
         api.add_route(

@@ -142,10 +142,12 @@ class RequestBody:
     Attributes:
         json: the parsed JSON; of a multipart body, that of `payload_json`. `{}` if it is missing.
         uploads: the files of a multipart body.
+        is_form: whether the body was URL-encoded; `json` then has its fields.
     """
 
     json: Any
     uploads: Sequence[RequestFile] = ()
+    is_form: bool = False
 
     @property
     def form(self) -> dict[str, Any]:
@@ -165,11 +167,13 @@ class ApiRequest:
 
     Attributes:
         path_ids: the ids in the path by their names in the route.
+        authorization: the header `Authorization`.
     """
 
     path_ids: Mapping[str, str]
     query: Mapping[str, str]
     body: RequestBody
+    authorization: str = ""
 
     @property
     def form(self) -> dict[str, Any]:
@@ -192,8 +196,11 @@ class ApiResponse:
 NO_CONTENT = ApiResponse(status=204)
 
 
-async def parse_body(request: web.Request) -> RequestBody:
+async def parse_body(request: web.Request, *, accepts_form: bool = False) -> RequestBody:
     """Read and parse the JSON or multipart body of a request.
+
+    Args:
+        accepts_form: whether the body may also be URL-encoded.
 
     Raises:
         DiscordError: 40005, the body is too large; 50109, it is not JSON.
@@ -203,6 +210,8 @@ async def parse_body(request: web.Request) -> RequestBody:
     try:
         if request.content_type.startswith("multipart/"):
             return await _read_parts(request)
+        if accepts_form and request.content_type == "application/x-www-form-urlencoded":
+            return RequestBody(dict(await request.post()), is_form=True)
         raw = await request.read()
         return RequestBody(json.loads(raw) if raw else {})
     except ValueError:

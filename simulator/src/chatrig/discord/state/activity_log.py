@@ -17,7 +17,7 @@ class DiscordCallRecord:
         route: method and path as Discord documents them (`POST /channels/{channel}/messages`), or as requested for an
             unknown route.
         path: the path without `/api/v10` and query.
-        body: the JSON body; of a multipart body, `payload_json`.
+        body: the JSON body; of a multipart body, `payload_json`; of a form, its fields without `client_secret`.
         files: the names of the uploaded files.
         received_at: monotonic time in seconds.
         status: the HTTP status; 0 before the response, and for a lost response.

@@ -79,6 +79,8 @@ RATES: Mapping[str, Sequence[MethodRate]] = {
     "files.getUploadURLExternal": [TIER_4],
     "files.info": [TIER_4],
     "files.list": [TIER_3],
+    "openid.connect.token": [TIER_4],
+    "openid.connect.userInfo": [TIER_4],
     "pins.add": [TIER_2],
     "pins.list": [TIER_2],
     "pins.remove": [TIER_2],

@@ -17,7 +17,7 @@ class SlackCallRecord:
 
     Attributes:
         method: the name of the Web API method; `response_url`, `upload` or `download` for the other requests.
-        arguments: the arguments by name, without the token.
+        arguments: the arguments by name, without the token and `client_secret`.
         status: the HTTP status; 0 before the response, and for a lost response.
         error: Slack's error code, or one of the simulator for an HTTP error; None for success.
         received_at: seconds on the monotonic clock.

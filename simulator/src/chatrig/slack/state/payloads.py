@@ -348,7 +348,7 @@ class SlackPayloads:
             "first_name": first,
             "last_name": last,
             "team": self._workspace.team_id,
-            **_create_images(f"avatar_{user.name}", 24, 32, 48, 72, 192, 512),
+            **create_images(f"avatar_{user.name}", 24, 32, 48, 72, 192, 512),
         }
         if has_email and user.email:
             profile["email"] = user.email
@@ -417,7 +417,7 @@ class SlackPayloads:
             "domain": TEAM_DOMAIN,
             "url": f"https://{TEAM_DOMAIN}.slack.com/",
             "email_domain": "",
-            "icon": {"image_default": True, **_create_images("team", 34, 44, 68, 88, 102, 132)},
+            "icon": {"image_default": True, **create_images("team", 34, 44, 68, 88, 102, 132)},
             "is_verified": False,
         }
 
@@ -427,11 +427,11 @@ class SlackPayloads:
 
 
 def _describe_bot(id_: str, name: str) -> dict[str, Any]:
-    icons = _create_images("bot", 36, 48, 72)
+    icons = create_images("bot", 36, 48, 72)
     return {"id": id_, "deleted": False, "name": name, "updated": 1_700_000_000, "icons": icons}
 
 
-def _create_images(name: str, *sizes: int) -> dict[str, str]:
+def create_images(name: str, *sizes: int) -> dict[str, str]:
     """Return the URLs of a picture by field name (`image_48`), one for each size.
 
     No server is behind these URLs.
