@@ -38,6 +38,7 @@ from channels.slack.replies import streaming as slack_streams
 from channels.slack.replies import surface as slack_surface
 from chatrig.discord import DiscordSimulator
 from chatrig.discord.api.faults import DiscordFaults
+from chatrig.oauth import OAuthFaults, OAuthServer
 from chatrig.slack import SlackSimulator
 from chatrig.slack.api.faults import SlackFaults
 from chatrig.slack.state.messages import SlackMessage
@@ -453,7 +454,7 @@ def test_the_simulator_example_prints_the_documented_output() -> None:
 def test_the_methods_on_the_page_of_the_simulator_exist() -> None:
     page = (REFERENCE / "simulator.md").read_text()
     named = set(re.findall(r"`(?:await )?(?:faults\.)?([a-z_]+)\(", page))
-    kinds = [SlackSimulator, DiscordSimulator, SlackFaults, DiscordFaults, SlackMessage]
+    kinds = [SlackSimulator, DiscordSimulator, SlackFaults, DiscordFaults, SlackMessage, OAuthServer, OAuthFaults]
     assert len(named) > 30
     assert [name for name in sorted(named) if not any(hasattr(kind, name) for kind in kinds)] == []
 

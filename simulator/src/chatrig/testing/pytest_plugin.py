@@ -1,4 +1,4 @@
-"""Fixtures for pytest: local platforms, scripted models and bots, for tests with and without `async`.
+"""Fixtures for pytest: local platforms, models, an OAuth provider and bots, for tests with and without `async`.
 
 A failed test shows what people and the bot saw. A test whose bot called a method or route that the simulator does not
 have fails, unless the name is in `allowed_unknown_calls` of the simulator.
@@ -13,6 +13,7 @@ import pytest
 
 from chatrig.discord import DiscordSimulator
 from chatrig.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
+from chatrig.oauth import OAuthServer
 from chatrig.slack import SlackSimulator
 from chatrig.testing.blocking import blocking
 from chatrig.testing.blocking import start_bot as start_blocking_bot
@@ -66,12 +67,14 @@ _SLACK, _DISCORD = (SlackSimulator, "Yield a local Slack"), (DiscordSimulator, "
 _OPENAI = ScriptedOpenAI, "Yield a model server with OpenAI's API"
 _ANTHROPIC = ScriptedAnthropic, "Yield a model server with Anthropic's API"
 _GEMINI = ScriptedGemini, "Yield a model server with Gemini's API"
+_OAUTH = OAuthServer, "Yield an OAuth provider"
 
 slack_simulator, async_slack_simulator = _create_fixture(*_SLACK), _create_async_fixture(*_SLACK)
 discord_simulator, async_discord_simulator = _create_fixture(*_DISCORD), _create_async_fixture(*_DISCORD)
 scripted_openai, async_scripted_openai = _create_fixture(*_OPENAI), _create_async_fixture(*_OPENAI)
 scripted_anthropic, async_scripted_anthropic = _create_fixture(*_ANTHROPIC), _create_async_fixture(*_ANTHROPIC)
 scripted_gemini, async_scripted_gemini = _create_fixture(*_GEMINI), _create_async_fixture(*_GEMINI)
+oauth_server, async_oauth_server = _create_fixture(*_OAUTH), _create_async_fixture(*_OAUTH)
 
 
 @pytest.fixture
