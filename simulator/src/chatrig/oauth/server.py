@@ -1,4 +1,4 @@
-"""OAuth 2.1 authorization server for tests, with resources that need its tokens.
+"""OAuth 2.1 authorization server for tests, with resources and an MCP server that need its tokens.
 
 Discovery by RFC 8414 and RFC 9728, registration by RFC 7591 and client-metadata documents, PKCE by RFC 7636, `iss` by
 RFC 9207, resources by RFC 8707, revocation by RFC 7009.
@@ -14,14 +14,16 @@ from typing import Any
 from aiohttp import web
 
 from chatrig.lookup import find_named
+from chatrig.oauth import mcp
 from chatrig.oauth.authorization import AuthorizationRequest, CodeStore, read_client_credentials, respond_to_browser
 from chatrig.oauth.clients import AUTH_METHODS, ClientRegistry, OAuthClient, OAuthError
 from chatrig.oauth.faults import OAuthFaults
 from chatrig.oauth.grants import CalendarEvent, GrantStore, OAuthGrant, OAuthUser
 
 SCOPES = ("calendar", "profile")
-#: Paths of the protected resources, and the scope that each needs.
-RESOURCES: Mapping[str, str] = {"/me": "profile", "/calendar": "calendar"}
+MCP_PATH = "/mcp"
+#: Protected resources by path: the identifier (RFC 8707) without the server's address.
+RESOURCES: Mapping[str, str] = {"/me": "", "/calendar": "", MCP_PATH: MCP_PATH}
 _USERS = ("ada", "grace", "linus")
 _MEETING_AT = datetime(2030, 1, 7, 9, tzinfo=UTC)
 _PRM_PATH = "/.well-known/oauth-protected-resource"
@@ -78,13 +80,15 @@ class OAuthServer:
     async def __aenter__(self) -> "OAuthServer":
         app = web.Application(middlewares=[self._record_request])
         app.router.add_get("/.well-known/oauth-authorization-server", self._describe_server)
-        app.router.add_get(_PRM_PATH, self._describe_resource)
+        for resource in set(RESOURCES.values()):
+            app.router.add_get(_PRM_PATH + resource, self._describe_resource)
         app.router.add_get("/authorize", self._handle_authorize)
         app.router.add_post("/register", self._handle_register)
         app.router.add_post("/token", self._handle_token)
         app.router.add_post("/revoke", self._handle_revoke)
         app.router.add_get("/me", self._get_user)
         app.router.add_get("/calendar", self._list_events)
+        app.router.add_post(MCP_PATH, self._handle_mcp)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
@@ -96,6 +100,11 @@ class OAuthServer:
         await self._runner.cleanup()
 
     # The provider
+
+    @property
+    def mcp_url(self) -> str:
+        """The address of the MCP server, which has the tools `whoami` and `list_events`."""
+        return self.url + MCP_PATH
 
     @property
     def clients(self) -> Mapping[str, OAuthClient]:
@@ -179,7 +188,7 @@ class OAuthServer:
         scopes = set(request.scope.split() or SCOPES)
         if not scopes <= set(SCOPES):
             raise OAuthError("invalid_scope", f"The scopes are {' and '.join(SCOPES)}.")
-        if request.resource and request.resource.rstrip("/") != self.url:
+        if request.resource and request.resource.rstrip("/") not in (self.url, self.mcp_url):
             raise OAuthError("invalid_target", "The resource is unknown.")
         return scopes
 
@@ -196,7 +205,9 @@ class OAuthServer:
             if fault is not None and fault.kind == "fail":
                 error = OAuthError(fault.error, "A fault of the simulator.", fault.status)
                 is_unauthorized = request.path in RESOURCES and fault.status == 401
-                response = self._challenge(error="invalid_token") if is_unauthorized else _create_error(error)
+                response = (
+                    self._challenge(request, {"error": "invalid_token"}) if is_unauthorized else _create_error(error)
+                )
             else:
                 response = await handler(request)
         except OAuthError as error:
@@ -231,10 +242,10 @@ class OAuthServer:
             }
         )
 
-    async def _describe_resource(self, _: web.Request) -> web.Response:
+    async def _describe_resource(self, request: web.Request) -> web.Response:
         return web.json_response(
             {
-                "resource": self.url,
+                "resource": self.url + request.path.removeprefix(_PRM_PATH),
                 "authorization_servers": [self.url],
                 "scopes_supported": SCOPES,
                 "bearer_methods_supported": ["header"],
@@ -307,40 +318,49 @@ class OAuthServer:
 
     # Resources
 
-    def _authorize(self, request: web.Request, scope: str) -> OAuthGrant | web.Response:
-        """Return the grant of a request's token, or the response of a request without the scope."""
+    def _authorize(self, request: web.Request, scope: str = "") -> OAuthGrant | web.Response:
+        """Return the grant of a request's token, or the refusal of the request.
+
+        Args:
+            scope: the required scope; "" for none.
+        """
+        needed = {"scope": scope} if scope else {}
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer":
-            return self._challenge(scope=scope)
+            return self._challenge(request, needed)
         grant = self._store.find_grant(token)
-        if grant is None:
-            return self._challenge(error="invalid_token", scope=scope)
-        if scope not in grant.scopes:
-            return self._challenge(403, error="insufficient_scope", scope=scope)
+        resource = self.url + RESOURCES[request.path]
+        if grant is None or grant.request.resource.rstrip("/") not in ("", resource):
+            return self._challenge(request, {"error": "invalid_token", **needed})
+        if scope and scope not in grant.scopes:
+            return self._challenge(request, {"error": "insufficient_scope", **needed}, status=403)
         return grant
 
-    def _challenge(self, status: int = 401, **parameters: str) -> web.Response:
-        """Return the refusal of a resource with `WWW-Authenticate` (RFC 6750, RFC 9728)."""
-        parameters["resource_metadata"] = f"{self.url}{_PRM_PATH}"
-        value = ", ".join(f'{name}="{text}"' for name, text in parameters.items())
+    def _challenge(self, request: web.Request, parameters: Mapping[str, str], *, status: int = 401) -> web.Response:
+        """Return the refusal of a request to a resource, with `WWW-Authenticate` (RFC 6750, RFC 9728)."""
+        metadata = {"resource_metadata": f"{self.url}{_PRM_PATH}{RESOURCES[request.path]}"}
+        value = ", ".join(f'{name}="{text}"' for name, text in {**parameters, **metadata}.items())
         body = {"error": parameters.get("error", "invalid_request")}
         return web.json_response(body, status=status, headers={"WWW-Authenticate": f"Bearer {value}"})
 
     async def _get_user(self, request: web.Request) -> web.Response:
-        grant = self._authorize(request, RESOURCES["/me"])
-        return grant if isinstance(grant, web.Response) else web.json_response(describe_user(grant.user))
+        grant = self._authorize(request, "profile")
+        return grant if isinstance(grant, web.Response) else web.json_response(mcp.describe_user(grant.user))
 
     async def _list_events(self, request: web.Request) -> web.Response:
-        grant = self._authorize(request, RESOURCES["/calendar"])
-        return grant if isinstance(grant, web.Response) else web.json_response({"events": list_events(grant.user)})
+        grant = self._authorize(request, "calendar")
+        return grant if isinstance(grant, web.Response) else web.json_response(mcp.list_events(grant.user))
 
-
-def describe_user(user: OAuthUser) -> dict[str, str]:
-    return {"id": user.id, "name": user.name, "email": user.email}
-
-
-def list_events(user: OAuthUser) -> list[dict[str, str]]:
-    return [{"title": event.title, "starts_at": event.starts_at.isoformat()} for event in user.events]
+    async def _handle_mcp(self, request: web.Request) -> web.Response:
+        try:
+            message = await request.json()
+        except ValueError:
+            return web.json_response(mcp.create_error(None, mcp.PARSE_ERROR, "The body is no JSON."), status=400)
+        grant = self._authorize(request, mcp.find_scope(message))
+        if isinstance(grant, web.Response):
+            return grant
+        response = mcp.respond_to_message(message, grant.user)
+        return web.Response(status=202) if response is None else web.json_response(response)
 
 
 async def _read_form(request: web.Request) -> dict[str, str]:
