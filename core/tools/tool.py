@@ -268,7 +268,11 @@ class _JobContext(ToolContext):
     """Context of a background job: it reads the session, and refuses what only a running turn can store."""
 
     def __init__(self, call: ToolContext) -> None:
-        super().__init__(call.get_invocation_context(), function_call_id=call.function_call_id)
+        super().__init__(
+            call.get_invocation_context(),
+            function_call_id=call.function_call_id,
+            tool_confirmation=call.tool_confirmation,
+        )
         self._state = _JobState(deepcopy(call.state.to_dict()), {})
 
     async def save_artifact(self, *_: Any, **__: Any) -> int:

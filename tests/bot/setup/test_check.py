@@ -1,5 +1,6 @@
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 from bot.cli.main import cli
 from bot.monitoring import logs
 from bot.settings import LOCAL_MODEL
+from bot.settings.monitoring import LOOPBACK
 from bot.setup.check import run_checks
 from bot.setup.env_file import EnvFile
 from bot.setup.probes import CheckResult, CheckVerdict
@@ -161,3 +163,16 @@ async def test_faults_of_the_model_and_of_each_tool_are_reported_together(monkey
         "TOOLS: core.tools:nothing_like_it: core.tools has no nothing_like_it",
         "TOOLS: nowhere:x: there is no module nowhere",
     ]
+
+
+async def test_check_names_the_address_of_tickets_and_tries_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def list_lines() -> list[str]:
+        return [finding.line async for finding in run_checks() if finding.line.startswith("tickets: ")]
+
+    assert await list_lines() == []
+    monkeypatch.setenv("PUBLIC_URL", "https://bot.example/")
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        monkeypatch.setenv("PORT", str(listener.getsockname()[1]))
+        assert await list_lines() == ["tickets: POST https://bot.example/tickets/ID finishes background jobs"]
+    _, note = await list_lines()
+    assert note.startswith("tickets: nothing listens at PORT=")

@@ -13,7 +13,7 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 
 from channels.i18n import messages as words
-from chatrig.models import CallTool, ReceivedRequest
+from chatrig.models import CallTool, Pause, ReceivedRequest, Say
 from core.automation.jobs import FinishResult, JobResult, get_event_key
 from core.automation.tickets import Ticket, finish_ticket, get_ticket, set_running_store
 from core.errors import TicketError
@@ -59,12 +59,13 @@ async def run_chat(platform: str, folder: Path, tool: Any, **settings: Any) -> A
             await asyncio.wait([placing])
 
 
-async def wait_for_job(chat: Chat) -> Any:
-    async def list_rows() -> list[Any]:
-        async with chat.bot.database.read() as connection:
-            return list((await connection.execute(sa.select(jobs_table))).all())
+async def list_jobs(chat: Chat) -> list[Any]:
+    async with chat.bot.database.read() as connection:
+        return list((await connection.execute(sa.select(jobs_table).order_by(jobs_table.c.created_at))).all())
 
-    (row,) = await chat.bot.database.wait_until(list_rows, lambda rows: len(rows) == 1)
+
+async def wait_for_job(chat: Chat) -> Any:
+    (row,) = await chat.bot.database.wait_until(lambda: list_jobs(chat), lambda rows: len(rows) == 1)
     return row
 
 
@@ -223,11 +224,6 @@ async def test_a_reset_cancels_the_ticket(platform: str, tmp_path: Path) -> None
             await finish_ticket(job.id, 1)
 
 
-def mention_of(platform: str) -> str:
-    """Return the mention of Ada as the local platform shows it."""
-    return "@ada" if platform == "slack" else "@Ada Lovelace"
-
-
 async def test_a_person_sees_and_cancels_their_jobs(platform: str, tmp_path: Path) -> None:
     ended = asyncio.Event()
 
@@ -250,3 +246,84 @@ async def test_a_person_sees_and_cancels_their_jobs(platform: str, tmp_path: Pat
         await chat.simulator.wait_for(lambda: words.JOB_CANCELLED in chat.list_private_messages())
         await asyncio.wait_for(ended.wait(), 5)
         assert (await wait_for_job(chat)).state == "cancelled"
+
+
+async def test_an_approved_job_is_that_of_the_author(platform: str, tmp_path: Path) -> None:
+    begun = list[str]()
+
+    async def count_stars() -> int:
+        """Count the stars."""
+        begun.append("begun")
+        return 9_096
+
+    tool = FunctionTool(background(count_stars), require_confirmation=True)
+    async with run_chat(platform, tmp_path, tool) as chat:
+        await chat.simulator.wait_for(lambda: any(words.APPROVE in each.buttons for each in chat.list_replies()))
+        assert begun == []
+        await chat.press(words.APPROVE)
+        texts = await wait_for_texts(chat, lambda found: found and found[-1].startswith("Result: "))
+        assert f"{mention_of(platform)} ✅ `count_stars` is done" in texts
+        assert "> 9096" in texts[-1]
+        assert begun == ["begun"]
+        (asked, *_) = await chat.bot.list_turns()
+        (job,) = await list_jobs(chat)
+        assert (job.session, job.state) == (asked.session, "finished")
+
+
+async def test_a_regenerated_answer_has_a_job_of_its_own(platform: str, tmp_path: Path) -> None:
+    may_end = asyncio.Event()
+
+    async def count_stars() -> int:
+        """Count the stars."""
+        await may_end.wait()
+        return 9_096
+
+    async with run_chat(platform, tmp_path, FunctionTool(background(count_stars))) as chat:
+        await wait_for_texts(chat, lambda found: found == ["It runs."])
+        await chat.bot.wait_for_turns(1)
+        await chat.press(words.REGENERATE)
+        await chat.bot.wait_for_turns(2)
+        assert len({job.id for job in await list_jobs(chat)}) == 2
+        may_end.set()
+        await chat.bot.wait_for_turns(4)
+        assert [job.state for job in await list_jobs(chat)] == ["finished"] * 2
+
+
+async def test_a_job_of_several_authors_is_that_of_the_newest(platform: str, tmp_path: Path) -> None:
+    begin = asyncio.Event()
+
+    async def count_stars() -> int:
+        """Count the stars."""
+        return 9_096
+
+    def answer(request: ReceivedRequest) -> Any:
+        if "wait" in request.text and "tool" not in [role for role, _ in request.messages]:
+            return [Pause(begin), Say("waited")]
+        if "The background job" in request.text:
+            return "told"
+        return "It runs." if request.messages[-1][0] == "tool" else [CallTool("count_stars", {}, id="call_1")]
+
+    tool = FunctionTool(background(count_stars))
+    async with (
+        run_simulator(platform) as simulator,
+        run_conversation(simulator, tmp_path, answer, core={"tools": [tool]}, follow="everyone") as chat,
+    ):
+        services = chat.bot.services
+        placing = asyncio.create_task(services.triggered.run_placing({platform: chat.bot.adapter.place}))
+        try:
+            await chat.say("wait", user="ada")
+            await chat.bot.database.wait_until(chat.bot.list_turns, lambda rows: len(rows) == 1)
+            await chat.say("count", user="ada")
+            await chat.say("yes, count", user="linus")
+            await chat.bot.database.wait_until(chat.bot.list_inbox_messages, lambda rows: len(rows) == 3)
+            begin.set()
+            texts = await wait_for_texts(chat, lambda found: found[-1:] == ["told"])
+            assert any(text.startswith("@linus" if platform == "slack" else "@Linus") for text in texts), texts
+        finally:
+            placing.cancel()
+            await asyncio.wait([placing])
+
+
+def mention_of(platform: str) -> str:
+    """Return the mention of Ada as the local platform shows it."""
+    return "@ada" if platform == "slack" else "@Ada Lovelace"

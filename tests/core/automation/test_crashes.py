@@ -81,6 +81,7 @@ class JobRun:
         try:
             codes = [await self._run_process(crash, conversation)]
             if codes[0] == -signal.SIGKILL and not spare:
+                await self.slack.wait_for(lambda: not self.slack.is_connected)
                 codes.append(await self._run_process(None, conversation))
             codes += await asyncio.gather(*spare)
         finally:
@@ -119,7 +120,7 @@ class JobRun:
 
     async def _is_settled(self, conversation: BotConversation) -> bool:
         is_shown = list_texts(conversation)[-1:] in (["done"], ["interrupted"])
-        return is_shown and not await list_unfinished(self.database)
+        return is_shown and self.slack.is_connected and not await list_unfinished(self.database)
 
     async def _find_faults(self, conversation: BotConversation) -> list[str]:
         starts = self.folder / STARTS_FILE
@@ -189,7 +190,7 @@ async def test_a_job_has_one_end_whenever_its_process_is_killed(
     ):
         was_reached, _, faults = await run_once(fork_server, provide_database, folder, crash, workers=workers)
         log = (folder / LOG).read_text(errors="replace")[-3_000:] if faults else ""
-        assert faults == [], f"{crash}\n{log}"
+        assert faults == [], f"{crash}: {faults}\n{log}"
         reached += was_reached
         if reached == SAMPLE_SIZE:
             return

@@ -21,7 +21,8 @@ from core.automation.jobs import (
     new_job_id,
     new_key,
 )
-from core.errors import SessionResetError, StoreError, ToolError
+from core.automation.tickets import finish_ticket, get_ticket
+from core.errors import SessionResetError, StoreError, TicketError, ToolError
 from core.messages.inbox_message import InboxMessage
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export import ExportFormat, ExportViewer, stream_export
@@ -31,6 +32,7 @@ from core.sessions.resume import discard_run
 from core.store.database import Database
 from core.store.schema import inbox, jobs, messages, sessions, workers
 from core.store.workers.lease import Lease
+from core.turns.claims import derive_turn_id
 from core.turns.queries import list_readable_messages
 from core.usage.prices import Prices
 from tests.fixtures.inbox_messages import inbound
@@ -369,3 +371,27 @@ async def test_an_export_lists_running_jobs_of_the_viewer(
         text = "".join([part async for part in parts])
         assert ("north" in text) is is_listed
         assert format_ == "md" or len(json.loads(text)["jobs"]) == is_listed
+
+
+async def test_another_process_finishes_a_ticket_by_the_url_of_the_database(
+    store: JobStore, database: Database, message: InboxMessage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = database.engine.url.render_as_string(hide_password=False)
+    first = await store.create(new_job_id(), call_of("a"), message, key=new_key())
+    second = await store.create(new_job_id(), call_of("b"), message, external_id="star-42")
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    with pytest.raises(TicketError, match="DATABASE_URL"):
+        await finish_ticket(first, 1)
+    assert await finish_ticket(first, {"stars": 1}, database_url=url) == derive_turn_id(f"job:{first}")
+    monkeypatch.setenv("DATABASE_URL", url.replace("+asyncpg", "").replace("+aiosqlite", ""))
+    for _ in range(2):
+        assert await finish_ticket("star-42", error="clouds") == derive_turn_id(f"job:{second}")
+    entries = await list_entries(database)
+    assert [entry.trigger and entry.trigger.outcome for entry in entries] == ["done", "failed"]
+    with pytest.raises(TicketError, match="no such ticket"):
+        await finish_ticket("star-43", 1)
+
+
+async def test_a_ticket_needs_a_tool_call() -> None:
+    with pytest.raises(ToolError, match="within a tool call"):
+        await get_ticket()
