@@ -1,4 +1,4 @@
-"""Triggers: what begins a turn without a message of a person."""
+"""Triggers: the causes of turns that no message of a person begins."""
 
 from dataclasses import dataclass
 from typing import Literal
