@@ -91,11 +91,12 @@ class JobRunner:
 
     async def _check(self) -> None:
         tasks = dict(self._tasks)
+        open_before = set(self._open)
         watched = await self.store.list_watched(self._lease)
         for id_ in tasks.keys() - watched.keys():
             tasks[id_].cancel()
         for id_, is_own in watched.items():
-            if not (is_own and id_ in self._open):
+            if not (is_own and id_ in open_before | self._open):  # it may have begun or ended meanwhile
                 log.warning("job %s was interrupted", id_)
                 await self.store.finish(id_, JobResult("", "interrupted"))
 

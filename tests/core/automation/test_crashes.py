@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from chatrig.discord import DiscordSimulator
 from chatrig.models import CallTool, ReceivedRequest, ScriptedOpenAI
 from chatrig.slack import SlackSimulator
 from core.store.database import Database
 from core.store.schema import inbox, jobs
-from tests.acceptance.platforms import BotConversation, Slack
+from tests.acceptance.platforms import BotConversation, Discord, Platform, Slack
 from tests.chaos import databases
 from tests.chaos.campaign import draw_sample
 from tests.chaos.crash_points import module_of
@@ -39,6 +40,7 @@ MODULES = (
     "core/tools/tool.py",
     "channels/turns/placing.py",
     "channels/slack/conversations.py",
+    "channels/discord/conversations.py",
 )
 
 #: The number of crashes that are tried, and the seed of their choice.
@@ -58,13 +60,13 @@ def answer(request: ReceivedRequest) -> Any:
 class JobRun:
     """One run: a person asks for a job; the processes crash as planned, and the last one ends all work."""
 
-    def __init__(self, fork_server: ForkServer, folder: Path, url: str, slack: Slack, model_url: str) -> None:
+    def __init__(self, fork_server: ForkServer, folder: Path, url: str, platform: Platform, model_url: str) -> None:
         self.folder = folder
-        self.slack = slack
+        self.platform = platform
         self.database = Database(url)
         self._fork_server = fork_server
         self._settings = {
-            **slack.settings,
+            **platform.settings,
             "MODEL": "openai/scripted",
             "OPENAI_BASE_URL": model_url,
             "TOOLS": "tests.core.automation.recorded_jobs:count_stars",
@@ -75,13 +77,13 @@ class JobRun:
 
     async def run(self, crash: Crash | None, *, workers: int = 1) -> tuple[bool, Mapping[str, int], list[str]]:
         """Return whether the crash point was reached, the passages of the last process, and the faults."""
-        conversation = self.slack.start_conversation()
+        conversation = self.platform.start_conversation()
         asking = asyncio.create_task(self._ask(conversation))
         spare = [asyncio.create_task(self._run_process(None, conversation)) for _ in range(workers - 1)]
         try:
             codes = [await self._run_process(crash, conversation)]
             if codes[0] == -signal.SIGKILL and not spare:
-                await self.slack.wait_for(lambda: not self.slack.is_connected)
+                await self.platform.wait_for(lambda: not self.platform.is_connected)
                 codes.append(await self._run_process(None, conversation))
             codes += await asyncio.gather(*spare)
         finally:
@@ -92,7 +94,7 @@ class JobRun:
         return codes[0] == -signal.SIGKILL, json.loads(passages.read_text()) if passages.exists() else {}, faults
 
     async def _ask(self, conversation: BotConversation) -> None:
-        await self.slack.wait_for(lambda: self.slack.is_connected, timeout=SETTLE_SECONDS)
+        await self.platform.wait_for(lambda: self.platform.is_connected, timeout=SETTLE_SECONDS)
         await conversation.say("count the stars")
 
     async def _run_process(self, crash: Crash | None, conversation: BotConversation) -> int:
@@ -120,7 +122,7 @@ class JobRun:
 
     async def _is_settled(self, conversation: BotConversation) -> bool:
         is_shown = list_texts(conversation)[-1:] in (["done"], ["interrupted"])
-        return is_shown and self.slack.is_connected and not await list_unfinished(self.database)
+        return is_shown and self.platform.is_connected and not await list_unfinished(self.database)
 
     async def _find_faults(self, conversation: BotConversation) -> list[str]:
         starts = self.folder / STARTS_FILE
@@ -166,8 +168,12 @@ async def run_once(
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(provide(folder))
         scripted = await stack.enter_async_context(ScriptedOpenAI(answer))
-        slack = Slack(await stack.enter_async_context(SlackSimulator()))
-        run = JobRun(fork_server, folder, url, slack, scripted.base_url)
+        platform: Platform = (  # each database with another platform
+            Slack(await stack.enter_async_context(SlackSimulator()))
+            if url.startswith("sqlite")
+            else Discord(await stack.enter_async_context(DiscordSimulator()))
+        )
+        run = JobRun(fork_server, folder, url, platform, scripted.base_url)
         stack.push_async_callback(run.database.aclose)
         return await run.run(crash, workers=workers)
 
