@@ -94,7 +94,8 @@ async def test_check_notes_misspelt_settings_and_uncallable_tools(
     monkeypatch.setenv("MODEL", LOCAL_MODEL)
     notes = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.NOTE]
     assert ".env: MODELL is no setting: did you mean MODEL?" in notes
-    assert f"{LOCAL_MODEL} cannot call tools: parley never uses current_time; set MODEL to one that can" in notes
+    unused = "parley never uses current_time, schedule; set MODEL to one that can"
+    assert f"{LOCAL_MODEL} cannot call tools: {unused}" in notes
 
 
 @pytest.mark.parametrize("source", [".env", "environment"])

@@ -145,7 +145,7 @@ async def press_private(chat: Any, label: str, user: str = "ada") -> None:
 
 
 def list_private(chat: Any, user: str = "ada") -> list[Any]:
-    return [message for message in chat._list_bot_messages() if message.ephemeral_to]
+    return [message for message in chat.list_bot_messages() if message.ephemeral_to]
 
 
 async def wait_for_private(chat: Any, beginning: str) -> None:
