@@ -51,7 +51,7 @@ class DiscordConversations:
             text,
             reply_to=None,
             nonce_key=message.event_key,
-            priority=Priority.FINAL,
+            priority=Priority.BACKFILL,
             has_slot=False,
             find_posted=find_posted,
             mentioned_user=person,

@@ -194,9 +194,9 @@ class Surface(ABC):
         if file is not None:
             await self.attach([file], message_id, {}, _skip_record)
 
-    async def post_text(self, text: str) -> str:
+    async def post_text(self, text: str, priority: Priority = Priority.FINAL) -> str:
         """Post one message that is not part of the reply: see `post_message`; return its id on the platform."""
-        return (await self.post(Post(0, Priority.FINAL, (text, ()), is_growing=False))).id
+        return (await self.post(Post(0, priority, (text, ()), is_growing=False))).id
 
     async def explain_refusal(self, refusal: RefusedError) -> None:  # noqa: B027 - by default nothing is done
         """Tell the author, if the platform can, why there is no reply."""

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from channels.base import Priority
 from channels.rate_limits.retries import RefusedError
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.rate_limits import TIER_3
@@ -53,7 +54,7 @@ class SlackConversations:
         surface = self._platform.create_surface(message.address, turn_id=message.event_key)
         known = await surface.find_message_ids() if may_exist else []
         mention = "" if message.is_bot else f"<@{message.author}> "
-        ts = known[0] if known else await surface.post_text(f"{mention}{header}")
+        ts = known[0] if known else await surface.post_text(f"{mention}{header}", Priority.BACKFILL)
         thread = str(message.address["thread_ts"])
         team, channel = str(message.address["team"]), str(message.address["channel"])
         session = message.session_id if thread else session_id(team, channel, ts, self._platform.settings.dm_sessions)

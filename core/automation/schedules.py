@@ -36,7 +36,7 @@ from core.observability.secret_redaction import format_error
 from core.sessions.lifecycle import lock_session_row
 from core.store.database import Database
 from core.store.errors import name_row
-from core.store.schema import schedules, time_zones
+from core.store.schema import inbox, schedules, time_zones
 from core.store.upsert import build_insert, insert_or_update
 from core.turns.queries import append_triggered
 
@@ -187,7 +187,8 @@ class ScheduleStore:
             if await lock_session_row(connection, new.message.session_id) != generation:
                 raise SessionResetError.of(new.message.session_id, generation)
             stored = await _get(connection, new.id)
-            if stored is None:
+            # a turn that continues after a crash creates its schedules again; one may have fired and ended meanwhile
+            if stored is None and not await _has_fired(connection, new):
                 if await self._has_too_many(connection, new.message):
                     raise ScheduleError(
                         f"the person has {self._limit} open schedules, the most they may have: they can delete some "
@@ -427,6 +428,12 @@ def _is_of(platform: str, author: str) -> sa.ColumnElement[bool]:
 async def _get(connection: AsyncConnection, id_: str) -> Schedule | None:
     row = (await connection.execute(sa.select(schedules).where(schedules.c.id == id_))).one_or_none()
     return None if row is None else _parse(row)
+
+
+async def _has_fired(connection: AsyncConnection, schedule: Schedule) -> bool:
+    is_entry = (inbox.c.author == schedule.message.author) & (inbox.c.kind == "schedule")
+    fired = sa.select(inbox.c.id).where(is_entry, inbox.c.event_key.startswith(f"schedule:{schedule.id}:"))
+    return (await connection.execute(fired.limit(1))).first() is not None
 
 
 def _to_row(schedule: Schedule) -> dict[str, Any]:

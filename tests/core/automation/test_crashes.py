@@ -1,9 +1,10 @@
-"""A process is killed at an await of a background job: one turn with its end follows, and its work begins once."""
+"""A process is killed at an await of a background job or a due schedule: one turn follows, and work begins once."""
 
 import asyncio
 import json
+import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import astuple
 from pathlib import Path
@@ -16,7 +17,7 @@ from chatrig.discord import DiscordSimulator
 from chatrig.models import CallTool, ReceivedRequest, ScriptedOpenAI
 from chatrig.slack import SlackSimulator
 from core.store.database import Database
-from core.store.schema import inbox, jobs
+from core.store.schema import inbox, jobs, schedules
 from tests.acceptance.platforms import BotConversation, Discord, Platform, Slack
 from tests.chaos import databases
 from tests.chaos.campaign import draw_sample
@@ -35,6 +36,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 MODULES = (
     "core/automation/job_runner.py",
     "core/automation/jobs.py",
+    "core/automation/schedules.py",
+    "core/tools/builtin/schedule.py",
     "core/automation/tickets.py",
     "core/inbox/triggered.py",
     "core/tools/tool.py",
@@ -45,6 +48,9 @@ MODULES = (
 
 #: The number of crashes that are tried, and the seed of their choice.
 SAMPLE_SIZE, SEED = 6, 7
+
+#: Minutes until a schedule is due.
+SCHEDULE_MINUTES = 0.03
 
 #: Limits of a run: until the last answer, and of a shutdown, in seconds.
 SETTLE_SECONDS, STOP_SECONDS = 90.0, 20.0
@@ -60,6 +66,10 @@ def answer(request: ReceivedRequest) -> Any:
 class JobRun:
     """One run: a person asks for a job; the processes crash as planned, and the last one ends all work."""
 
+    prompt = "count the stars"
+    tool = "tests.core.automation.recorded_jobs:count_stars"
+    respond: Callable[[ReceivedRequest], Any] = staticmethod(answer)
+
     def __init__(self, fork_server: ForkServer, folder: Path, url: str, platform: Platform, model_url: str) -> None:
         self.folder = folder
         self.platform = platform
@@ -69,7 +79,7 @@ class JobRun:
             **platform.settings,
             "MODEL": "openai/scripted",
             "OPENAI_BASE_URL": model_url,
-            "TOOLS": "tests.core.automation.recorded_jobs:count_stars",
+            "TOOLS": self.tool,
             "DATABASE_URL": url.replace("+asyncpg", "").replace("+aiosqlite", ""),
             "LEASE_SECONDS": "1",
             "PORT": "0",
@@ -88,14 +98,15 @@ class JobRun:
             codes += await asyncio.gather(*spare)
         finally:
             asking.cancel()
-        faults = [f"a process ended with {code}" for code in codes if code not in (0, -signal.SIGKILL)]
+        expected = (0, -signal.SIGKILL, -signal.SIGTERM)  # SIGTERM: all was done before a process had started
+        faults = [f"a process ended with {code}" for code in codes if code not in expected]
         faults += await self._find_faults(conversation)
         passages = self.folder / PASSAGES
         return codes[0] == -signal.SIGKILL, json.loads(passages.read_text()) if passages.exists() else {}, faults
 
     async def _ask(self, conversation: BotConversation) -> None:
         await self.platform.wait_for(lambda: self.platform.is_connected, timeout=SETTLE_SECONDS)
-        await conversation.say("count the stars")
+        await conversation.say(self.prompt)
 
     async def _run_process(self, crash: Crash | None, conversation: BotConversation) -> int:
         process = await self._fork_server.start_process(
@@ -143,6 +154,38 @@ class JobRun:
         return faults
 
 
+def answer_schedule(request: ReceivedRequest) -> Any:
+    if "[A scheduled task" in request.text:
+        return "done"
+    arguments = {"text": "count the stars", "in_minutes": SCHEDULE_MINUTES}
+    return "Noted." if request.messages[-1][0] == "tool" else [CallTool("schedule", arguments, id="call_1")]
+
+
+class ScheduleRun(JobRun):
+    """One run: a person asks for a task that is due soon."""
+
+    prompt = "later, count the stars"
+    tool = "core.tools:schedule"
+    respond = staticmethod(answer_schedule)
+
+    async def _is_settled(self, conversation: BotConversation) -> bool:
+        async with self.database.read() as connection:
+            is_open = (await connection.execute(sa.select(schedules.c.id))).first() is not None
+        return not is_open and await super()._is_settled(conversation)
+
+    async def _find_faults(self, conversation: BotConversation) -> list[str]:
+        texts = list_texts(conversation)
+        headers = [text for text in texts if re.fullmatch(r"@ada ⏰ count the stars(\n.*)?", text)]
+        # after a crash, the schedule may have ended before the reply that shows it
+        noted = [text for text in texts if re.fullmatch(r"Noted\.(\n\n⏰ count the stars: .*)?", text)]
+        async with self.database.read() as connection:
+            entries = sa.select(inbox.c.turn).where(inbox.c.kind == "schedule")
+            found = (await connection.execute(entries)).scalars().all()
+        is_shown = len(noted) == len(headers) == texts.count("done") == 1 and len(texts) == 3
+        faults = [] if is_shown else [f"the bot shows {texts}"]
+        return [*faults, *([] if len(found) == 1 and found[0] else [f"the turns of the entries are {found}"])]
+
+
 def list_texts(conversation: BotConversation) -> list[str]:
     return [reply.text for reply in conversation.replies()]
 
@@ -163,38 +206,50 @@ async def provide_database(request: pytest.FixtureRequest, fork_server: ForkServ
 
 
 async def run_once(
-    fork_server: ForkServer, provide: DatabaseProvider, folder: Path, crash: Crash | None, *, workers: int = 1
+    kind: type[JobRun],
+    fork_server: ForkServer,
+    provide: DatabaseProvider,
+    folder: Path,
+    crash: Crash | None,
+    *,
+    workers: int = 1,
 ) -> tuple[bool, Mapping[str, int], list[str]]:
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(provide(folder))
-        scripted = await stack.enter_async_context(ScriptedOpenAI(answer))
+        scripted = await stack.enter_async_context(ScriptedOpenAI(kind.respond))
         platform: Platform = (  # each database with another platform
             Slack(await stack.enter_async_context(SlackSimulator()))
             if url.startswith("sqlite")
             else Discord(await stack.enter_async_context(DiscordSimulator()))
         )
-        run = JobRun(fork_server, folder, url, platform, scripted.base_url)
+        run = kind(fork_server, folder, url, platform, scripted.base_url)
         stack.push_async_callback(run.database.aclose)
         return await run.run(crash, workers=workers)
 
 
+@pytest.mark.parametrize("kind", [JobRun, ScheduleRun])
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_job_has_one_end_whenever_its_process_is_killed(
-    fork_server: ForkServer, provide_database: DatabaseProvider, tmp_path: Path, workers: int, request: Any
+async def test_work_has_one_end_whenever_its_process_is_killed(
+    fork_server: ForkServer,
+    provide_database: DatabaseProvider,
+    tmp_path: Path,
+    workers: int,
+    kind: type[JobRun],
+    request: Any,
 ) -> None:
     if workers == 2 and "sqlite" in request.node.callspec.id:
         pytest.skip("SQLite has one process")
     folders = [tmp_path / str(number) for number in range(4 * SAMPLE_SIZE + 1)]
     for folder in folders:
         folder.mkdir()
-    _, passages, faults = await run_once(fork_server, provide_database, folders.pop(), None)
+    _, passages, faults = await run_once(kind, fork_server, provide_database, folders.pop(), None)
     assert faults == []
     crashes = [Crash(point, 1) for point in sorted(passages) if module_of(point) in MODULES]
     reached = 0
     for (crash,), folder in zip(
         draw_sample([(crash,) for crash in crashes], len(folders), SEED), folders, strict=False
     ):
-        was_reached, _, faults = await run_once(fork_server, provide_database, folder, crash, workers=workers)
+        was_reached, _, faults = await run_once(kind, fork_server, provide_database, folder, crash, workers=workers)
         log = (folder / LOG).read_text(errors="replace")[-3_000:] if faults else ""
         assert faults == [], f"{crash}: {faults}\n{log}"
         reached += was_reached

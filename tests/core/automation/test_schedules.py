@@ -86,6 +86,16 @@ async def test_a_schedule_fires_once_and_ends(store: ScheduleStore, database: Fa
     assert await store.list_all() == []
 
 
+async def test_a_turn_that_continues_after_a_crash_does_not_repeat_what_has_fired(
+    store: ScheduleStore, database: FailingDatabase
+) -> None:
+    await store.create(create_schedule(), 1)
+    await set_next_at(database, time.time() - 1)
+    await store.fire_due()
+    await store.create(create_schedule(), 1)
+    assert await store.list_all() == []
+
+
 async def test_two_workers_fire_a_schedule_once(store: ScheduleStore, database: FailingDatabase) -> None:
     other = create_store(database)
     for number in range(20):
