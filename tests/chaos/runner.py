@@ -100,7 +100,7 @@ class ScenarioRunner:
                 **self._settings,
             }
             place = discord.simulator.add_channel("conversation")
-            await _insert_known_place(f"discord:{discord.simulator.guild_id}:{place.id}", database)
+            await insert_known_place(f"discord:{discord.simulator.guild_id}:{place.id}", database)
             conversations: dict[Platform, BotConversation] = {
                 slack: slack.start_conversation(),
                 discord: DiscordBotConversation(discord.simulator, place),
@@ -232,7 +232,7 @@ class _ScenarioRun:
             await platform.wait_for(partial(_is_disconnected, platform))
 
 
-async def _insert_known_place(place: str, database: Database) -> None:
+async def insert_known_place(place: str, database: Database) -> None:
     """Insert a watermark and a session, so that a backfill reads this Discord channel."""
     async with database.write() as connection:
         await connection.execute(sa.insert(sessions).values(new_session_row(place, DEFAULT_AGENT_NAME, place)))

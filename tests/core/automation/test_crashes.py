@@ -24,11 +24,12 @@ from tests.chaos.campaign import draw_sample
 from tests.chaos.crash_points import module_of
 from tests.chaos.crashing_process import LOG, PASSAGES, Crash
 from tests.chaos.evidence import list_unfinished
-from tests.chaos.runner import FORKED_MODULE, DatabaseProvider
+from tests.chaos.runner import FORKED_MODULE, DatabaseProvider, insert_known_place
 from tests.conftest import run_fork_server
 from tests.core.automation.recorded_jobs import STARTS_FILE
 from tests.processes.fork_server import ForkServer
 from tests.processes.postgres import PostgresServer
+from tests.scenarios.chat import DiscordChat
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -88,6 +89,9 @@ class JobRun:
     async def run(self, crash: Crash | None, *, workers: int = 1) -> tuple[bool, Mapping[str, int], list[str]]:
         """Return whether the crash point was reached, the passages of the last process, and the faults."""
         conversation = self.platform.start_conversation()
+        if isinstance(conversation.chat, DiscordChat):  # else a message that a crash loses is not found
+            place = f"discord:{self.platform.simulator.guild_id}:{conversation.chat.place.id}"
+            await insert_known_place(place, self.database)
         asking = asyncio.create_task(self._ask(conversation))
         spare = [asyncio.create_task(self._run_process(None, conversation)) for _ in range(workers - 1)]
         try:
