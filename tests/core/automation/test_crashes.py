@@ -179,7 +179,7 @@ class ScheduleRun(JobRun):
 
     async def _find_faults(self, conversation: BotConversation) -> list[str]:
         texts = list_texts(conversation)
-        headers = [text for text in texts if re.fullmatch(r"@ada ⏰ count the stars(\n.*)?", text)]
+        headers = [text for text in texts if re.fullmatch(r"@(ada|Ada Lovelace) ⏰ count the stars(\n.*)?", text)]
         # after a crash, the schedule may have ended before the reply that shows it
         noted = [text for text in texts if re.fullmatch(r"Noted\.(\n\n⏰ count the stars: .*)?", text)]
         async with self.database.read() as connection:
