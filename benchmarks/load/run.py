@@ -206,6 +206,7 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
             **discord.settings,
             "MODEL": "openai/scripted",
             "OPENAI_BASE_URL": model.base_url,
+            "WHILE_RUNNING": "queue",  # each message has an answer of its own
             "DATABASE_URL": url,
             "DATABASE_POOL_SIZE": "5",
             "SHUTDOWN_TIMEOUT_SECONDS": f"{20 / config.speed:g}",

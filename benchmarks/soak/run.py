@@ -83,6 +83,7 @@ class SoakRun:
                 settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "LOG_LEVEL": "INFO"}
                 settings |= {"DATABASE_URL": _url(database), "LEASE_SECONDS": LEASE_SECONDS, "DATA_DIR": _data_folder()}
                 settings["TURN_MAX_ATTEMPTS"] = MAX_ATTEMPTS
+                settings["WHILE_RUNNING"] = "queue"  # each message has an answer of its own
                 for number in range(workers):
                     bot = SoakBotProcess(
                         f"{platform.name}-{number}", self._folder, self._config.speed, {**platform.settings, **settings}

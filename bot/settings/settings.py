@@ -21,7 +21,6 @@ from bot.settings.spending import SpendingSection
 from channels.i18n.messages import find_language
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ExtraButton, ReplySettings
 from core.agents.config import find_env_file
-from core.automation.schedules import MAX_SCHEDULES, MIN_MINUTES
 from core.errors import SettingsError
 from core.messages.inbox_message import ReplyWithoutMention
 from core.observability.secret_redaction import add_secret
@@ -109,8 +108,8 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     turn_retention_days: float = Field(default=30, gt=0)
     retention_days: float = Field(default=0, ge=0)
     keep_prompts_days: float = Field(default=0, ge=0)
-    max_schedules: int = Field(default=MAX_SCHEDULES, ge=0)
-    schedule_min_minutes: float = Field(default=MIN_MINUTES, ge=1)
+    max_schedules: int = Field(default=20, ge=0)
+    schedule_min_minutes: float = Field(default=5, ge=1)
     lease_seconds: float = Field(default=10, gt=0)
     shutdown_timeout_seconds: float = Field(default=20, gt=0)
     backfill_hours: float = Field(default=24, ge=0)

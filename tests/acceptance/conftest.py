@@ -276,7 +276,7 @@ async def _start_bot(
 
     model = await stack.enter_async_context(ScriptedOpenAI(answer))
     platform_settings = {name: value for platform in platforms for name, value in platform.settings.items()}
-    scripted = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
+    scripted = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "WHILE_RUNNING": "queue"}
     bot = AcceptanceBot(ForkedProgram(fork_server, folder, {**platform_settings, **scripted, **settings}), platforms)
     stack.push_async_callback(bot.program.aclose)
     await bot.start()

@@ -58,10 +58,7 @@ async def wait_for_texts(bot: AcceptanceBot, platform: Platform, count: int, end
     """Wait until the bot has posted `count` messages in the channel, and the newest ends with a text; return all."""
 
     def find() -> list[str] | None:
-        messages = platform.simulator.messages(platform.simulator.channels[CHANNEL].id)
-        if not messages:
-            return None
-        texts = [reply.text for reply in platform.find_conversation(CHANNEL).replies()]
+        texts = [message.text for message in platform.simulator.messages(platform.simulator.channels[CHANNEL].id)]
         return texts if len(texts) == count and texts[-1].endswith(end) else None
 
     try:
