@@ -100,7 +100,12 @@ async def prepare_bot(
         scripted = await stack.enter_async_context(ScriptedOpenAI(model.answer))
         platforms: list[Platform] = [Slack(slack), Discord(discord)]
         settings = {name: value for platform in platforms for name, value in platform.settings.items()}
-        settings |= {"MODEL": "openai/scripted", "OPENAI_BASE_URL": scripted.base_url, "PORT": "0"}
+        settings |= {
+            "MODEL": "openai/scripted",
+            "OPENAI_BASE_URL": scripted.base_url,
+            "PORT": "0",
+            "WHILE_RUNNING": "queue",
+        }
         settings |= {"DATABASE_URL": to_setting(url), **SETTINGS}
         bot = AcceptanceBot(make_program(settings), platforms)
         stack.push_async_callback(bot.program.aclose)
