@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from bot.cli.main import cli
 from bot.cli.operations import UnknownIdError
+from bot.monitoring import logs
 from core.automation.schedules import Schedule, ScheduleStore
 from core.sessions.lifecycle import new_session_row
 from core.store.database import Database
@@ -36,6 +37,7 @@ def test_operators_list_and_delete_schedules(tmp_path: Path, monkeypatch: pytest
     url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
     monkeypatch.setenv("DATABASE_URL", url)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logs, "configure_logging", lambda *_, **__: None)  # it would change the logs of other tests
     asyncio.run(create_schedule(url))
     runner = CliRunner()
     (listed,) = json.loads(runner.invoke(cli, ["schedules", "--json"]).output)
