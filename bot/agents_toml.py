@@ -5,7 +5,6 @@ A place is the id of a channel or workspace of Slack, or of a server, category o
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from bot.settings.parsing import read_utf8
+from bot.settings.parsing import read_toml, read_utf8
 from core.agents.config import AGENT_NAME_PATTERN, AGENT_NAME_RULE
 from core.errors import SettingsError
 from core.observability.messages import describe_invalid_value
@@ -129,14 +128,7 @@ class AgentsFile(BaseModel):
 
 def read_agents(file: Path) -> AgentsFile:
     """Read and validate an `agents.toml`; a `SettingsError` has a line for each fault."""
-    try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"AGENTS_FILE={file}: it cannot be read ({error.strerror})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file}: it is not TOML: {describe_error_position(error)}") from None
-    except ValueError:
-        raise SettingsError(f"{file}: it is not UTF-8 text: save it as UTF-8") from None
+    tables = read_toml(file, "AGENTS_FILE")
     try:
         content = AgentsFile.model_validate(tables)
     except ValidationError as error:
@@ -144,11 +136,6 @@ def read_agents(file: Path) -> AgentsFile:
     if conflicts := [f"{file}: {conflict}" for conflict in content.find_conflicts()]:
         raise SettingsError(*conflicts)
     return content
-
-
-def describe_error_position(error: tomllib.TOMLDecodeError) -> str:
-    found = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
-    return found[1] if found else "look at its brackets and quotation marks"
 
 
 def _describe_error(fault: ErrorDetails) -> str:

@@ -1,15 +1,15 @@
 """Parser of `hooks.toml`, which configures the hooks: a table `[NAME]` for each."""
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from dotenv import dotenv_values
 from pydantic import ValidationError
 
-from bot.agents_toml import describe_error_position, read_agents
+from bot.agents_toml import read_agents
 from bot.settings import Settings
+from bot.settings.parsing import read_toml
 from core.automation.hooks import HOOK_NAME, Hook
 from core.errors import SettingsError
 from core.observability.messages import describe_invalid_value
@@ -27,14 +27,7 @@ def read_hooks(settings: Settings) -> Mapping[str, Hook]:
     file = settings.hooks_path
     if file is None:
         return {}
-    try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"HOOKS_FILE={file}: it cannot be read ({error.strerror})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file}: it is not TOML: {describe_error_position(error)}") from None
-    except ValueError:
-        raise SettingsError(f"{file}: it is not UTF-8 text: save it as UTF-8") from None
+    tables = read_toml(file, "HOOKS_FILE")
     variables = {name: value for name, value in dotenv_values(".env").items() if value} | os.environ
     hooks = dict[str, Hook]()
     faults = list[str]()

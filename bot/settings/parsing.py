@@ -1,10 +1,11 @@
 """Parsers of the values of settings, and error messages for malformed values."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr, ValidationError
@@ -12,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import NoDecode
 
+from core.errors import SettingsError
 from core.observability.messages import describe_invalid_value
 
 #: Prefixes of secrets that reveal nothing but their kind.
@@ -74,6 +76,23 @@ def read_utf8(file: Path) -> str:
         raise ValueError(f"{file} is not UTF-8 text") from None
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({error.strerror})") from None
+
+
+def read_toml(file: Path, setting: str) -> dict[str, Any]:
+    """Return the tables of a TOML file; the `SettingsError` about a file that cannot be read names its setting."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{setting}={file}: it cannot be read ({error.strerror})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{file}: it is not TOML: {_find_error_position(error)}") from None
+    except ValueError:
+        raise SettingsError(f"{file}: it is not UTF-8 text: save it as UTF-8") from None
+
+
+def _find_error_position(error: tomllib.TOMLDecodeError) -> str:
+    found = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
+    return found[1] if found else "look at its brackets and quotation marks"
 
 
 def validate_text_file(file: Path) -> Path:
