@@ -59,10 +59,17 @@ class PressHandler:
                 by = self._services.access_policy.to_user(actor, name)
                 return await self._handle_question(action, parsed, by, say)
             case (
-                ("unschedule" | "schedule_confirm" | "schedule_pause" | "schedule_resume" | "schedule_zone"),
+                (
+                    "unschedule"
+                    | "schedule_confirm"
+                    | "schedule_pause"
+                    | "schedule_resume"
+                    | "schedule_zone"
+                    | "cancel_job"
+                ),
                 _,
                 _,
-            ) | ("cancel_job", _, _):
+            ):
                 return await handle_schedule_press(self._services, parsed, actor, name, say)
             case other, turn_id, _:
                 return await self._change_turn(other, turn_id, actor.author, say)

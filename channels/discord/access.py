@@ -73,13 +73,8 @@ class DiscordIdentityResolver:
         """
         if guild is None:
             return await self._resolve_actor(None, discord.Object(user))
-        try:
-            member = await self._api.fetch_member(guild, user)
-        except RefusedError as refusal:
-            if refusal.code not in _NOT_FOUND_CODES:
-                raise
-            return None
-        return Actor(PLATFORM, str(user), roles=tuple(map(str, member["roles"])), workspaces=(str(guild),))
+        roles = await self._fetch_roles(guild, user)
+        return None if roles is None else Actor(PLATFORM, str(user), roles=roles, workspaces=(str(guild),))
 
     async def resolve_location(self, guild: int | None, channel: Any) -> Location:
         if guild is None:

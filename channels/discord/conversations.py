@@ -8,11 +8,9 @@ from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import SentMessage
 from channels.discord.platform import DiscordPlatform
 from channels.discord.session_ids import place_id, session_id, time_snowflake
+from channels.turns.placing import LOOKUP_MARGIN_SECONDS
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import DIRECT
-
-#: Seconds before an entry was stored from which its header is looked up: Discord's clock is another one.
-CLOCK_SKEW_SECONDS = 5.0
 
 
 class DiscordConversations:
@@ -28,7 +26,7 @@ class DiscordConversations:
         assert trigger is not None, "no person wrote it"
         if trigger.target:
             message = await self._move(message, trigger.target)
-        stored_at = time_snowflake(message.sent_at - CLOCK_SKEW_SECONDS)
+        stored_at = time_snowflake(message.sent_at - LOOKUP_MARGIN_SECONDS)
         message = replace(message, address={**message.address, "message": str(stored_at)})
         if message.is_bot:
             return message

@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.intake.incoming import IncomingMessage
 from channels.slack.client.auth import make_web_client
-from channels.slack.directory import WorkspaceDirectory
+from channels.slack.directory import UNKNOWN_USER_CODES, WorkspaceDirectory
 from channels.slack.session_ids import PLATFORM, location_of
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError, SurfaceError
@@ -23,7 +23,7 @@ from core.messages.identity import Actor, Location
 _LOOKUPS = {"user": ("users.info", "user"), "channel": ("conversations.info", "channel")}
 
 #: Slack's errors for an id that does not exist.
-_UNKNOWN = {"user_not_found", "users_not_found", "user_not_visible", "channel_not_found"}
+_UNKNOWN = {*UNKNOWN_USER_CODES, "channel_not_found"}
 
 
 class SlackIdentityResolver:

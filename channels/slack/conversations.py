@@ -8,11 +8,9 @@ from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.rate_limits import TIER_3
 from channels.slack.platform import SlackPlatform
 from channels.slack.session_ids import location_of, place_id, session_id
+from channels.turns.placing import LOOKUP_MARGIN_SECONDS
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import DIRECT
-
-#: Seconds before an entry was stored from which its header is looked up: Slack's clock is another one.
-CLOCK_SKEW_SECONDS = 5.0
 
 
 class SlackConversations:
@@ -44,7 +42,7 @@ class SlackConversations:
             "team": team,
             "channel": channel,
             "thread_ts": thread,
-            "ts": f"{message.sent_at - CLOCK_SKEW_SECONDS:.6f}",
+            "ts": f"{message.sent_at - LOOKUP_MARGIN_SECONDS:.6f}",
             "bot": str(identity["user_id"]),
         }
         location = location_of(team, channel)

@@ -20,6 +20,9 @@ from core.messages.trigger import LATE_SECONDS, JobOutcome, Trigger, TriggerKind
 
 log = logging.getLogger(__name__)
 
+#: Seconds before an entry was stored from which its header is looked up: a platform has another clock.
+LOOKUP_MARGIN_SECONDS = 5.0
+
 _HEADERS: dict[TriggerKind, str] = {"schedule": words.SCHEDULE_HEADER, "hook": words.HOOK_HEADER}
 
 _JOB_HEADERS: dict[JobOutcome, str] = {
