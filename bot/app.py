@@ -253,7 +253,6 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             human_requests,
             request_messages,
             EntryStore(database, lease),
-            triggered,
             schedules,
             jobs,
             TurnReports(database, prices),

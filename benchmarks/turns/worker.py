@@ -282,7 +282,6 @@ def create_answerer(
         human_requests=human_requests,
         request_messages=RequestMessages(platforms, human_requests, background),
         entries=nothing,
-        triggered=nothing,
         schedules=nothing,
         jobs=nothing,
         turn_reports=nothing,

@@ -13,7 +13,6 @@ from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
-from core.inbox.triggered import TriggeredEntries
 from core.messages.inbox_message import ReplyWithoutMention
 from core.tools.human_request_service import HumanRequestService
 from core.usage.spending_ledger import SpendingStore
@@ -27,7 +26,6 @@ class PlatformServices:
     Attributes:
         rerenderer: updates a reply after a user edited or deleted a message.
         entries: stores commands, button presses and forms until they are handled.
-        triggered: stores due schedules, requests to hooks and finished jobs until their turns can begin.
         jobs: runs background jobs, and stores those of all workers.
         denial_notices: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.
@@ -43,7 +41,6 @@ class PlatformServices:
     human_requests: HumanRequestService
     request_messages: RequestMessages
     entries: EntryStore
-    triggered: TriggeredEntries
     schedules: ScheduleStore
     jobs: JobRunner
     turn_reports: TurnReports

@@ -3,11 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay
+from functools import partial
 
 from core.automation.jobs import FinishResult, JobResult, JobStore, ToolInvocation, new_job_id
-from core.concurrency.retry import backoff
+from core.concurrency.retry import retry_for_a_day
 from core.concurrency.tasks import BackgroundTasks, run_every
 from core.errors import StoreError
 from core.messages.inbox_message import InboxMessage
@@ -23,9 +22,6 @@ MAX_THREADS = 16
 
 #: Seconds between two checks of the stored jobs.
 CHECK_SECONDS = 3.0
-
-#: The longest pause between two tries to store a result, in seconds, and the seconds after which it is given up.
-MAX_BACKOFF_SECONDS, GIVE_UP_SECONDS = 60.0, 86_400.0
 
 #: The work of a job.
 Work = Callable[[], Awaitable[JobResult]]
@@ -117,12 +113,7 @@ class JobRunner:
         self._open.discard(id_)
 
     async def _finish(self, id_: str, result: JobResult) -> None:
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(StoreError),
-            stop=stop_after_delay(GIVE_UP_SECONDS),
-            wait=backoff(MAX_BACKOFF_SECONDS),
-            before_sleep=lambda state: log.warning("the result of job %s is not stored yet", id_),
-            reraise=True,
-        )
-        if await retrying(self.store.finish, id_, result) is FinishResult.CANCELLED:
+        finish = partial(self.store.finish, id_, result)
+        finished = await retry_for_a_day(finish, StoreError, failure=f"the result of job {id_} is not stored yet")
+        if finished is FinishResult.CANCELLED:
             log.info("job %s was cancelled: its result is dropped", id_)

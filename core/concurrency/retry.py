@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if_exception_type, stop_before_delay
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_delay,
+    stop_before_delay,
+)
 from tenacity.wait import wait_base, wait_exponential
 
 from core.errors import ParleyError, StoreError
@@ -24,6 +31,9 @@ def backoff(max_seconds: float) -> wait_base:
 
 #: Seconds of retries while the database is unavailable, after which an operation fails.
 RETRY_TIMEOUT_SECONDS = 90.0
+
+#: Seconds of retries of work that nobody waits for, such as a schedule while the platform cannot be reached.
+DAY_SECONDS = 86_400.0
 
 #: The pauses between the tries of an operation: at most 5 s, so that it succeeds soon after the database is back.
 RETRY_WAIT = backoff(max_seconds=5.0)
@@ -65,6 +75,26 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, timeo
         reraise=True,
     )
     return await retrying(attempt)
+
+
+async def retry_for_a_day(work: Callable[[], Awaitable[T]], *errors: type[Exception], failure: str) -> T:
+    """Call `work`, retry it after these errors for `DAY_SECONDS`, and return its result or raise its last error.
+
+    Args:
+        failure: the log message of a failure that is retried, without its reason.
+    """
+
+    def log_failure(state: RetryCallState) -> None:
+        log.warning("%s: %s", failure, format_error(_failure_of(state)))
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(errors),
+        stop=stop_after_delay(DAY_SECONDS),
+        wait=backoff(max_seconds=60.0),
+        before_sleep=log_failure,
+        reraise=True,
+    )
+    return await retrying(work)
 
 
 async def retry_forever(

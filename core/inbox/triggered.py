@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
 import sqlalchemy as sa
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay
 
-from core.concurrency.retry import backoff
+from core.concurrency.retry import retry_for_a_day
 from core.errors import StoreError, SurfaceError
 from core.messages.inbox_message import InboxMessage, InboxOutcome
 from core.messages.trigger import TRIGGER_KINDS
@@ -23,7 +22,7 @@ from core.store.database import Database
 from core.store.schema import IS_PENDING, inbox, sessions
 from core.store.upsert import insert_or_ignore
 from core.store.workers.lease import Lease
-from core.turns.queries import append_triggered, list_readable_messages, message_columns
+from core.turns.queries import list_readable_messages, message_columns
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import NO_RATE_LIMITS, UserRateLimiter
@@ -35,9 +34,6 @@ POLL_SECONDS = 3.0
 
 #: The most entries that a worker places at a time.
 MAX_CONCURRENT = 20
-
-#: The longest pause between two tries to place an entry, in seconds, and the seconds after which it is given up.
-MAX_BACKOFF_SECONDS, GIVE_UP_SECONDS = 60.0, 86_400.0
 
 #: Awaited with an entry, and with whether an earlier try may have placed it. It returns the message that a turn is to
 #: answer; None if no turn follows, such as for a plain text. A `SurfaceError` means that a later try may succeed.
@@ -65,17 +61,6 @@ class TriggeredEntries:
         self._lease = lease
         self._rates = rates
         self._wake = asyncio.Event()
-
-    async def append(self, message: InboxMessage) -> bool:
-        """Store an entry once by its event key, and return whether it is new.
-
-        Raises:
-            StoreError: the entry is not stored.
-        """
-        async with self._database.write() as connection:
-            is_new = await append_triggered(connection, message)
-        self.wake()
-        return is_new
 
     def wake(self) -> None:
         """Make this worker place entries now instead of after `POLL_SECONDS`."""
@@ -125,18 +110,6 @@ class TriggeredEntries:
 
     async def _place(self, message: InboxMessage, is_repeated: bool, place: Place) -> None:
         """Place an entry, and queue it for a turn, or end it; log a failure."""
-
-        def log_failure(state: RetryCallState) -> None:
-            error = state.outcome and state.outcome.exception()
-            log.warning("%s cannot begin yet: %s", message.event_key, format_error(error) if error else "")
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type((SurfaceError, StoreError)),
-            stop=stop_after_delay(GIVE_UP_SECONDS),
-            wait=backoff(MAX_BACKOFF_SECONDS),
-            before_sleep=log_failure,
-            reraise=True,
-        )
         is_first = not is_repeated
 
         async def attempt() -> None:
@@ -148,7 +121,8 @@ class TriggeredEntries:
                 await asyncio.sleep(max(1.0, limited - time.time()))
 
         try:
-            await retrying(attempt)
+            failure = f"{message.event_key} cannot begin yet"
+            await retry_for_a_day(attempt, SurfaceError, StoreError, failure=failure)
         except Exception as error:
             log.error("%s does not begin: %s", message.event_key, format_error(error))
             with suppress(StoreError):

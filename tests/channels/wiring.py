@@ -113,6 +113,7 @@ class CoreParts:
     worker: Worker
     answer: TurnRunner
     platform: Any
+    triggered: TriggeredEntries
 
 
 @asynccontextmanager
@@ -202,7 +203,6 @@ async def run_core(
             human_requests,
             request_messages,
             EntryStore(database, turns._lease),
-            triggered,
             schedules,
             jobs,
             TurnReports(database, spending_store.prices),
@@ -230,7 +230,18 @@ async def run_core(
 
         watermarks, shard_assignment = Watermarks(database), ShardAssignment(database, turns._lease, "discord")
         yield CoreParts(
-            model, database, turns, inbox, services, watermarks, shard_assignment, answerer, worker, answer, platform
+            model,
+            database,
+            turns,
+            inbox,
+            services,
+            watermarks,
+            shard_assignment,
+            answerer,
+            worker,
+            answer,
+            platform,
+            triggered,
         )
 
 
@@ -263,6 +274,7 @@ class WiredBot:
         self.turns = core.turns
         self.inbox = core.inbox
         self.services = core.services
+        self.triggered = core.triggered
         self.watermarks = core.watermarks
         self.shard_assignment = core.shard_assignment
         self.answerer = core.answerer

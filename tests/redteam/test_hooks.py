@@ -55,7 +55,7 @@ async def run_hooks(
         platform = chat.bot.platform.name
         place = f"{platform}:{simulator.channels['general'].id}"
         configured: dict[str, Hook] = {name: make_hook(place=place, **values) for name, values in hooks.items()}
-        triggered = chat.bot.services.triggered
+        triggered = chat.bot.triggered
         placing = asyncio.create_task(triggered.run_placing({platform: chat.bot.adapter.place}))
         store = HookStore(chat.bot.database, triggered.wake)
         try:

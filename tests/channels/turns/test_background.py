@@ -48,7 +48,7 @@ async def run_chat(platform: str, folder: Path, tool: Any, **settings: Any) -> A
         run_conversation(simulator, folder, model, core={"tools": [tool]}, **settings) as chat,
     ):
         services = chat.bot.services
-        placing = asyncio.create_task(services.triggered.run_placing({platform: chat.bot.adapter.place}))
+        placing = asyncio.create_task(chat.bot.triggered.run_placing({platform: chat.bot.adapter.place}))
         set_running_store(services.jobs.store)
         try:
             await chat.say("count the stars")
@@ -308,8 +308,7 @@ async def test_a_job_of_several_authors_is_that_of_the_newest(platform: str, tmp
         run_simulator(platform) as simulator,
         run_conversation(simulator, tmp_path, answer, core={"tools": [tool]}, follow="everyone") as chat,
     ):
-        services = chat.bot.services
-        placing = asyncio.create_task(services.triggered.run_placing({platform: chat.bot.adapter.place}))
+        placing = asyncio.create_task(chat.bot.triggered.run_placing({platform: chat.bot.adapter.place}))
         try:
             await chat.say("wait", user="ada")
             await chat.bot.database.wait_until(chat.bot.list_turns, lambda rows: len(rows) == 1)

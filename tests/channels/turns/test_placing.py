@@ -13,6 +13,7 @@ import pytest
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import DIRECT, Trigger, TriggerKind
 from core.turns.claims import derive_turn_id
+from core.turns.queries import append_triggered
 from tests.channels.platforms import PLATFORMS, Chat, run_conversation, run_simulator, wait_for_texts
 from tests.channels.wiring import echo
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.parametrize("platform", PLATFORMS)
 async def run_chat(platform: str, folder: Path, *script: Any, **settings: Any) -> AsyncIterator[Chat]:
     """Run a bot that places entries, after it has answered one message of Ada."""
     async with run_simulator(platform) as simulator, run_conversation(simulator, folder, *script, **settings) as chat:
-        placing = asyncio.create_task(chat.bot.services.triggered.run_placing({platform: chat.bot.adapter.place}))
+        placing = asyncio.create_task(chat.bot.triggered.run_placing({platform: chat.bot.adapter.place}))
         try:
             await chat.say("hello")
             await wait_for_texts(chat, lambda found: len(found) == 1 and found[0].endswith(": hello"))
@@ -31,6 +32,14 @@ async def run_chat(platform: str, folder: Path, *script: Any, **settings: Any) -
         finally:
             placing.cancel()
             await asyncio.wait([placing])
+
+
+async def append(chat: Chat, entry: InboxMessage) -> bool:
+    """Store an entry, make the bot place it, and return whether it is new."""
+    async with chat.bot.database.write() as connection:
+        is_new = await append_triggered(connection, entry)
+    chat.bot.triggered.wake()
+    return is_new
 
 
 async def create_entry(
@@ -49,8 +58,8 @@ async def test_a_schedule_mentions_its_author_and_is_answered_in_their_conversat
 ) -> None:
     async with run_chat(platform, tmp_path, echo) as chat:
         entry = await create_entry(chat)
-        assert await chat.bot.services.triggered.append(entry)
-        assert not await chat.bot.services.triggered.append(entry)
+        assert await append(chat, entry)
+        assert not await append(chat, entry)
         _, header, answer = await wait_for_texts(chat, lambda found: len(found) == 3 and found[-1].endswith(": say hi"))
         assert header == f"{mention_of(platform)} ⏰ A title"
         assert answer.startswith("heard: ")
@@ -62,7 +71,7 @@ async def test_a_schedule_mentions_its_author_and_is_answered_in_their_conversat
 async def test_a_plain_text_is_shown_as_it_is_and_runs_no_agent(platform: str, tmp_path: Path) -> None:
     async with run_chat(platform, tmp_path, echo) as chat:
         entry = await create_entry(chat, "stand up @everyone", is_plain=True, due_at=time.time() - 3600)
-        await chat.bot.services.triggered.append(entry)
+        await append(chat, entry)
         _, text = await wait_for_texts(chat, lambda found: len(found) == 2)
         assert text.startswith(f"{mention_of(platform)} ⏰ stand up")
         assert "late" in text
@@ -76,7 +85,7 @@ async def test_an_entry_of_another_place_begins_a_conversation_there(platform: s
         bot = f"bot:hook:{entry.trigger.id if entry.trigger else ''}"
         names = {"name": "ci", "speaker": "ci"}
         hook = replace(entry, author=bot, actor=None, session_id="", address=names, place=f"{platform}:")
-        await chat.bot.services.triggered.append(hook)
+        await append(chat, hook)
         _, turn = await chat.bot.wait_for_turns(2)
         assert turn.state == "done"
         assert turn.text == "heard: ci: the build failed"
@@ -85,7 +94,7 @@ async def test_an_entry_of_another_place_begins_a_conversation_there(platform: s
 
 async def test_an_entry_to_its_author_is_a_direct_message(platform: str, tmp_path: Path) -> None:
     async with run_chat(platform, tmp_path, echo) as chat:
-        await chat.bot.services.triggered.append(await create_entry(chat, target=DIRECT))
+        await append(chat, await create_entry(chat, target=DIRECT))
         _, turn = await chat.bot.wait_for_turns(2)
         assert turn.state == "done"
         await chat.open_dm()

@@ -41,8 +41,7 @@ async def run_chat(platform: str, folder: Path, **settings: Any) -> AsyncIterato
         run_simulator(platform) as simulator,
         run_conversation(simulator, folder, script, core=core, **settings) as chat,
     ):
-        services = chat.bot.services
-        placing = asyncio.create_task(services.triggered.run_placing({platform: chat.bot.adapter.place}))
+        placing = asyncio.create_task(chat.bot.triggered.run_placing({platform: chat.bot.adapter.place}))
         try:
             await chat.say("later")
             await wait_for_texts(chat, lambda found: found and "⏰" in found[0])

@@ -50,7 +50,7 @@ class Attacker:
 async def run_tickets(simulator: Any, folder: Path, *script: Any, tools: list[Any]) -> AsyncIterator[Attacker]:
     async with run_conversation(simulator, folder, *script, core={"tools": tools}) as chat:
         services = chat.bot.services
-        placing = asyncio.create_task(services.triggered.run_placing({chat.bot.platform.name: chat.bot.adapter.place}))
+        placing = asyncio.create_task(chat.bot.triggered.run_placing({chat.bot.platform.name: chat.bot.adapter.place}))
         try:
             async with run_server(0, [], is_needed=True) as server, aiohttp.ClientSession() as session:
                 server.add_routes(TicketRoutes(services.jobs.store, HealthMonitor()).routes)
