@@ -18,6 +18,19 @@ from chatrig.discord.state.messages import DiscordUser
 from chatrig.lookup import find_named
 from chatrig.oauth.authorization import AuthorizationRequest, CodeStore, read_client_credentials, respond_to_browser
 
+#: Discord: properties of the application in `GET /oauth2/@me`; the specification requires all but `bot_*`.
+APPLICATION_KEYS = (
+    "id",
+    "name",
+    "icon",
+    "description",
+    "type",
+    "bot_public",
+    "bot_require_code_grant",
+    "verify_key",
+    "flags",
+    "flags_new",
+)
 #: Discord: `expires_in` of the documented access token.
 TOKEN_SECONDS = 604_800
 SCOPES = frozenset({"connections", "email", "guilds", "guilds.members.read", "identify", "openid"})
@@ -214,10 +227,7 @@ class DiscordOAuth:
         application = self._payloads.application()
         scopes = grant.request.scope.split()
         about = {
-            "application": {
-                key: application[key]
-                for key in ("id", "name", "icon", "description", "bot_public", "bot_require_code_grant", "verify_key")
-            },
+            "application": {key: application[key] for key in APPLICATION_KEYS},
             "scopes": scopes,
             "expires": datetime.fromtimestamp(grant.expires_at, UTC).isoformat(),
         }
