@@ -26,11 +26,6 @@ from channels.requests.request_message import RequestMessages
 from channels.settings import BackfillLimits
 from channels.turns.error_messages import ErrorMessages
 from channels.turns.update_after_edit import ReplyRerenderer
-from core.automation.hooks import Hook, HookStore
-from core.automation.job_runner import JobRunner
-from core.automation.jobs import JobStore
-from core.automation.schedules import ScheduleStore
-from core.automation.tickets import set_running_store
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retry_store
 from core.concurrency.tasks import BackgroundTasks, run_in_background
@@ -53,6 +48,11 @@ from core.store.workers.lease import Lease
 from core.store.workers.rate_limit_sharing import LimitUsages, exchange_usage
 from core.store.workers.shard_assignment import ShardAssignment
 from core.tools.human_request_service import HumanRequestService
+from core.turns.automation.hooks import Hook, HookStore
+from core.turns.automation.job_runner import JobRunner
+from core.turns.automation.jobs import JobStore
+from core.turns.automation.schedules import ScheduleStore
+from core.turns.automation.tickets import set_running_store
 from core.turns.history_compaction import HistoryCompactor
 from core.turns.steering import SteeringQueue
 from core.turns.store import TurnStore

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from bot.agents_toml import read_agents
 from bot.settings import Settings
 from bot.settings.parsing import read_toml
-from core.automation.hooks import HOOK_NAME, Hook
 from core.errors import SettingsError
 from core.observability.messages import describe_invalid_value
+from core.turns.automation.hooks import HOOK_NAME, Hook
 
 #: Keys whose values messages do not repeat: one may be a secret by mistake, the other is long.
 _HIDDEN_KEYS = ("secret", "prompt")

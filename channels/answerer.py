@@ -41,8 +41,6 @@ from channels.turns.update_after_edit import load_files
 from core.agents.events import StreamEvent
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime, RunRequest
-from core.automation.context import AutomationContext
-from core.automation.schedules import Schedule
 from core.errors import (
     ParleyError,
     SessionResetError,
@@ -57,6 +55,8 @@ from core.store.turn_states import EndState
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
 from core.tools.human_requests import MessageAnswerResult
+from core.turns.automation.context import AutomationContext
+from core.turns.automation.schedules import Schedule
 from core.turns.steering import MayRead, SteeringQueue
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn

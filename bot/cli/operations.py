@@ -18,7 +18,6 @@ from bot import settings as configuration
 from bot.cli import database as stored
 from bot.cli import turn_view
 from bot.monitoring.diagnostics import NEAR_LIMIT_FRACTION, find_problems, is_alive
-from core.automation.schedules import Schedule, ScheduleStore
 from core.conversations.overview import get_overview
 from core.conversations.overview import list_sessions as load_sessions
 from core.conversations.service import ConversationService
@@ -32,6 +31,7 @@ from core.store.database import Database
 from core.store.lock import get_lock_holder
 from core.store.turn_states import ENDED_STATES, State
 from core.store.workers.lease import Lease
+from core.turns.automation.schedules import Schedule, ScheduleStore
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore

@@ -14,7 +14,10 @@ from aiohttp import web
 
 from bot.monitoring.health import HealthMonitor
 from bot.server import RESPONSE_TIMEOUT_SECONDS, RETRY_AFTER_SECONDS, read_body, refuse_request
-from core.automation.hooks import (
+from core.errors import StoreError
+from core.messages.inbox_message import AcceptResult
+from core.observability.secret_redaction import format_error
+from core.turns.automation.hooks import (
     MAX_DELIVERY_ID_LENGTH,
     Hook,
     HookStore,
@@ -23,10 +26,7 @@ from core.automation.hooks import (
     make_message,
     read_payload,
 )
-from core.automation.signatures import verify_request
-from core.errors import StoreError
-from core.messages.inbox_message import AcceptResult
-from core.observability.secret_redaction import format_error
+from core.turns.automation.signatures import verify_request
 from core.turns.claims import derive_turn_id
 from core.usage.user_rate_limits import RateLimitDenial
 

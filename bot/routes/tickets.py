@@ -19,11 +19,11 @@ from bot.server import (
     read_body,
     refuse_request,
 )
-from core.automation.jobs import FinishResult, JobResult, JobStore, get_event_key
-from core.automation.tickets import TICKETS_PATH
 from core.concurrency import event_loop
 from core.errors import StoreError
 from core.observability.secret_redaction import format_error
+from core.turns.automation.jobs import FinishResult, JobResult, JobStore, get_event_key
+from core.turns.automation.tickets import TICKETS_PATH
 from core.turns.claims import derive_turn_id
 
 log = logging.getLogger(__name__)

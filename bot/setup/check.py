@@ -20,12 +20,12 @@ from channels.slack import access as slack_access
 from core.agents.instructions import find_unknown_variables
 from core.agents.loader import list_llm_agents
 from core.agents.runtime import AgentRuntime
-from core.automation.tickets import TICKETS_PATH
 from core.errors import ParleyError, SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.selection import ModelRegistry
 from core.models.tokens import has_vocabulary
 from core.tools.mcp import McpServer
+from core.turns.automation.tickets import TICKETS_PATH
 
 
 async def run_checks() -> AsyncGenerator[CheckResult, None]:

@@ -12,10 +12,10 @@ from channels.markdown.times import format_time
 from channels.replies.buttons import Press, create_button
 from channels.replies.tool_status import shorten_plain
 from channels.turns.schedules import TIME_ZONES, render_schedule
-from core.automation.jobs import JobStore
-from core.automation.schedules import ScheduleDenial, ScheduleStore
 from core.messages.identity import Actor
 from core.messages.inbox_message import InboxMessage
+from core.turns.automation.jobs import JobStore
+from core.turns.automation.schedules import ScheduleDenial, ScheduleStore
 
 #: The most items whose actions are buttons; the actions of more are menus.
 MAX_ITEMS_WITH_BUTTONS = 4

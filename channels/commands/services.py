@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from channels.access import AccessPolicy
 from channels.requests.request_message import RequestMessages
 from channels.turns.update_after_edit import ReplyRerenderer
-from core.automation.job_runner import JobRunner
-from core.automation.schedules import ScheduleStore
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
@@ -15,6 +13,8 @@ from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
 from core.messages.inbox_message import ReplyWithoutMention
 from core.tools.human_request_service import HumanRequestService
+from core.turns.automation.job_runner import JobRunner
+from core.turns.automation.schedules import ScheduleStore
 from core.usage.spending_ledger import SpendingStore
 from core.usage.user_rate_limits import DenialNoticeStore
 

@@ -14,9 +14,9 @@ from channels.markdown.times import format_time
 from channels.platform import Platform
 from channels.rate_limits.retries import RefusedError
 from channels.replies.chunk_planner import ChunkPlanner
-from core.automation.schedules import Schedule, ScheduleStore
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import LATE_SECONDS, JobOutcome, Trigger, TriggerKind
+from core.turns.automation.schedules import Schedule, ScheduleStore
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from channels.i18n.messages import MessageCatalog
 from channels.markdown.times import format_time
 from channels.replies.buttons import create_button
 from channels.replies.tool_status import shorten_plain
-from core.automation.recurrence import parse_time
-from core.automation.schedules import MAX_TITLE_CHARACTERS, Schedule, ScheduleStore
+from core.turns.automation.recurrence import parse_time
+from core.turns.automation.schedules import MAX_TITLE_CHARACTERS, Schedule, ScheduleStore
 
 #: The most next times in a line, and the most schedules of a reply that have buttons.
 SHOWN_TIMES, MAX_WITH_BUTTONS = 3, 4

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from channels.base import File
 from channels.replies.reply import Reply
 from core.agents.run_record import RunRecorder
-from core.automation.context import AutomationContext
 from core.observability import metrics
 from core.tools.human_requests import HumanRequest
+from core.turns.automation.context import AutomationContext
 from core.turns.turn import Turn
 
 #: A final text, its files, and the approvals and questions that people are to decide.

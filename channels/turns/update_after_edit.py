@@ -16,12 +16,12 @@ from channels.settings import ExtraButton, ReplySettings
 from channels.turns.schedules import schedule_buttons
 from channels.turns.turn_state import TurnState
 from core.agents.runtime import AgentRuntime
-from core.automation.schedules import ScheduleStore
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService, LatestTurn
 from core.errors import TurnLostError
 from core.store.turn_states import ACTIVE_STATES
 from core.tools.human_request_service import HumanRequestService
+from core.turns.automation.schedules import ScheduleStore
 
 #: Seconds between two checks of whether a turn in another process has ended.
 POLL_SECONDS = 1.0

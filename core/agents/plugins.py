@@ -24,9 +24,6 @@ from google.genai import types
 
 from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.agents.structured_output import remove_text_around_output
-from core.automation.context import set_current_call
-from core.automation.jobs import ToolInvocation
-from core.automation.tickets import cancel_ticket, store_pending_call
 from core.messages.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.messages import convert_messages, find_parameter_schema, list_tools, parameter_schema
@@ -66,6 +63,9 @@ from core.tools.tool import (
     is_tool_allowed,
     set_tool_timeout,
 )
+from core.turns.automation.context import set_current_call
+from core.turns.automation.jobs import ToolInvocation
+from core.turns.automation.tickets import cancel_ticket, store_pending_call
 from core.usage.meter import get_current_meter
 
 log = logging.getLogger(__name__)

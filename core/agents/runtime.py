@@ -32,7 +32,6 @@ from core.agents.events import StreamEvent
 from core.agents.failures import explain_failure
 from core.agents.loader import BUILTIN_PROGRESS_TEXTS, get_progress_texts, has_memory_tool, list_llm_agents
 from core.agents.runner import ResumableRunner, RunCorrectedError
-from core.automation.context import AutomationContext, set_current_automation
 from core.errors import ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.messages.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
@@ -55,6 +54,7 @@ from core.tools.adk_requests import (
     to_contents,
 )
 from core.tools.chat import ChatContext, set_current_chat
+from core.turns.automation.context import AutomationContext, set_current_automation
 from core.usage.meter import UsageMeter, set_current_meter
 
 log = logging.getLogger(__name__)

@@ -560,3 +560,38 @@ time_zones = sa.Table(
     sa.Column("user_key", sa.Text, primary_key=True),
     sa.Column("zone", sa.Text, nullable=False),
 )
+
+#: Credentials that people gave for tools, which are in `vault`: see `core.signin.credentials`. `workspace`: empty on
+#: Discord. `app`: the ADK app. `fingerprint`: see `SignInTarget`. `kind`: `CredentialKind`. `account`: its name at the
+#: service; empty if unknown. `state`: `active`, `refreshing` (a worker does it since `refresh_started_at`), or `lost`:
+#: the service does not accept it any more. `expires_at`: of the access token; null if unknown.
+sign_ins = sa.Table(
+    "sign_ins",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("platform", sa.Text, nullable=False),
+    sa.Column("workspace", sa.Text, nullable=False),
+    sa.Column("person", sa.Text, nullable=False),
+    sa.Column("app", sa.Text, nullable=False),
+    sa.Column("credential_key", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("scopes", sa.JSON, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("refresh_started_at", sa.Double),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("used_at", sa.Double),
+    sa.Column("expires_at", sa.Double),
+)
+sa.Index(
+    "ix_sign_ins_person",
+    sign_ins.c.platform,
+    sign_ins.c.person,
+    sign_ins.c.workspace,
+    sign_ins.c.app,
+    sign_ins.c.credential_key,
+    sign_ins.c.fingerprint,
+    unique=True,
+)

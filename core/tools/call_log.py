@@ -19,11 +19,11 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.automation.jobs import ToolInvocation
 from core.sessions.codec import to_json_value
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
 from core.store.workers.fencing import lock_session_and_turn
+from core.turns.automation.jobs import ToolInvocation
 
 #: Key in a logged result for a file, which is no JSON value; the value is the JSON of its ADK part.
 _MEDIA_KEY = "$media"

@@ -25,13 +25,13 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
-from core.automation.context import find_automation, find_call, set_current_automation, set_current_call
-from core.automation.jobs import JobResult
 from core.errors import ToolError
 from core.messages.identity import User, find_time_zone, is_permitted
 from core.observability.secret_redaction import RunSecrets, get_run_secrets, redact_secret_formats
 from core.tools.chat import find_chat
 from core.tools.results import to_model_result
+from core.turns.automation.context import find_automation, find_call, set_current_automation, set_current_call
+from core.turns.automation.jobs import JobResult
 
 log = logging.getLogger(__name__)
 

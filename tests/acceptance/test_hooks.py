@@ -15,7 +15,7 @@ from bot.routes.hooks import HOOKS_PATH
 from chatrig.models import Pause, ReceivedRequest, Say
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import Platform
-from tests.core.automation.payloads import ALERTMANAGER, GITHUB_ISSUE, SECRET, encode, send_token, sign_github
+from tests.core.turns.automation.payloads import ALERTMANAGER, GITHUB_ISSUE, SECRET, encode, send_token, sign_github
 
 pytestmark = pytest.mark.long
 

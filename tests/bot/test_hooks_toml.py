@@ -12,10 +12,10 @@ from bot.settings import load_settings
 from bot.settings.monitoring import LOOPBACK
 from bot.setup.check import run_checks
 from bot.setup.probes import CheckVerdict
-from core.automation.hooks import MAX_BYTES, Delivery, read_payload
-from core.automation.signatures import SignatureScheme
 from core.errors import SettingsError
-from tests.core.automation.payloads import ALERTMANAGER, GITHUB_ISSUE, encode
+from core.turns.automation.hooks import MAX_BYTES, Delivery, read_payload
+from core.turns.automation.signatures import SignatureScheme
+from tests.core.turns.automation.payloads import ALERTMANAGER, GITHUB_ISSUE, encode
 
 SECRET = "0123456789abcdef0123456789abcdef"
 

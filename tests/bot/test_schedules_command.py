@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from bot.cli.main import cli
 from bot.cli.operations import UnknownIdError
 from bot.monitoring import logs
-from core.automation.schedules import Schedule, ScheduleStore
 from core.sessions.lifecycle import new_session_row
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import sessions
 from core.store.upsert import insert_or_ignore
+from core.turns.automation.schedules import Schedule, ScheduleStore
 from tests.fixtures.inbox_messages import inbound
 
 

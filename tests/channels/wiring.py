@@ -26,9 +26,6 @@ from chatrig.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, S
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
-from core.automation.job_runner import JobRunner
-from core.automation.jobs import JobStore
-from core.automation.schedules import ScheduleStore
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
@@ -59,6 +56,9 @@ from core.store.workers.lease import Lease
 from core.store.workers.shard_assignment import ShardAssignment
 from core.tools.call_log import ToolCallLog
 from core.tools.human_request_service import HumanRequestService
+from core.turns.automation.job_runner import JobRunner
+from core.turns.automation.jobs import JobStore
+from core.turns.automation.schedules import ScheduleStore
 from core.turns.queries import is_message
 from core.turns.steering import SteeringQueue
 from core.turns.store import TurnStore

@@ -44,7 +44,6 @@ from chatrig.slack.api.faults import SlackFaults
 from chatrig.slack.state.messages import SlackMessage
 from core import errors
 from core.agents.run_record import RunRecord, ToolCallRecord
-from core.automation.schedules import Schedule
 from core.conversations.overview import (
     FailureGroup,
     Overview,
@@ -58,6 +57,7 @@ from core.errors import ParleyError
 from core.messages.identity import User, to_user_state
 from core.privacy.deletion import DeletionPreview, DeletionResult
 from core.tools.tool import is_idempotent, is_tool_allowed, load_tools
+from core.turns.automation.schedules import Schedule
 from core.usage.meter import ModelCall
 from docs.pictures import diagrams, exchanges, scenes
 from tests.channels.discord.conftest import clean_discord_library, run_bot

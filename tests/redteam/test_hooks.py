@@ -18,13 +18,21 @@ from bot.routes.hooks import HOOKS_PATH, HookRoutes
 from bot.server import run_server
 from channels.i18n import messages as words
 from chatrig.models import CallTool, ReceivedRequest
-from core.automation.hooks import Hook, HookStore
 from core.messages.identity import ADMINS, AUTHOR, EVERYONE, OTHERS
 from core.tools import restrict_to
+from core.turns.automation.hooks import Hook, HookStore
 from tests.channels.conftest import simulator
 from tests.channels.platforms import Chat, list_texts, run_conversation, wait_for_texts
-from tests.core.automation.payloads import SECRET, encode, hmac_sha256, send_token, sign_github, sign_slack, sign_stripe
-from tests.core.automation.test_hook_payload import make_hook
+from tests.core.turns.automation.payloads import (
+    SECRET,
+    encode,
+    hmac_sha256,
+    send_token,
+    sign_github,
+    sign_slack,
+    sign_stripe,
+)
+from tests.core.turns.automation.test_hook_payload import make_hook
 from tests.redteam.requests.test_rights import create_payment_tool
 
 __all__ = ["simulator"]

@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 
 from google.adk.tools.tool_context import ToolContext
 
-from core.automation.context import AutomationContext, find_automation
-from core.automation.recurrence import parse_time, to_local
-from core.automation.schedules import MAX_TEXT_CHARACTERS, Schedule, create_user_key
 from core.errors import ScheduleError
 from core.messages.identity import BOT_PREFIX, find_time_zone
 from core.tools.tool import idempotent
+from core.turns.automation.context import AutomationContext, find_automation
+from core.turns.automation.recurrence import parse_time, to_local
+from core.turns.automation.schedules import MAX_TEXT_CHARACTERS, Schedule, create_user_key
 
 #: The number of next times that the model gets.
 _SHOWN_TIMES = 3

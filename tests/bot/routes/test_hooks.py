@@ -18,12 +18,12 @@ from bot.monitoring.health import HealthMonitor
 from bot.routes import hooks as hook_routes
 from bot.routes.hooks import HOOKS_PATH, MAX_READERS, HookRoutes
 from bot.server import run_server
-from core.automation import hooks
-from core.automation.hooks import Delivery, Hook, HookStore, PayloadFault, get_event_key, read_payload
 from core.store.database import Database
 from core.store.schema import inbox
+from core.turns.automation import hooks
+from core.turns.automation.hooks import Delivery, Hook, HookStore, PayloadFault, get_event_key, read_payload
 from core.turns.claims import derive_turn_id
-from tests.core.automation.payloads import (
+from tests.core.turns.automation.payloads import (
     ALERTMANAGER,
     GITHUB_ISSUE,
     SECRET,
@@ -34,7 +34,7 @@ from tests.core.automation.payloads import (
     sign_slack,
     sign_stripe,
 )
-from tests.core.automation.test_hook_payload import make_hook
+from tests.core.turns.automation.test_hook_payload import make_hook
 from tests.fixtures.empty_databases import create_tables
 
 JSON_TYPE = {"Content-Type": "application/json"}

@@ -14,13 +14,13 @@ from bot.monitoring.health import HealthMonitor
 from bot.routes import tickets
 from bot.routes.tickets import MAX_FAILURES, TicketRoutes
 from bot.server import MAX_REQUEST_BYTES, run_server
-from core.automation.jobs import FinishResult, JobStore, ToolInvocation, get_event_key, new_job_id, new_key
-from core.automation.tickets import TICKETS_PATH
 from core.concurrency import event_loop
 from core.errors import StoreError
 from core.sessions.lifecycle import begin_generation, new_session_row
 from core.store.database import Database
 from core.store.schema import inbox, sessions
+from core.turns.automation.jobs import FinishResult, JobStore, ToolInvocation, get_event_key, new_job_id, new_key
+from core.turns.automation.tickets import TICKETS_PATH
 from core.turns.claims import derive_turn_id
 from tests.fixtures.empty_databases import create_tables
 from tests.fixtures.inbox_messages import inbound

@@ -14,11 +14,11 @@ from google.adk.tools.tool_context import ToolContext
 
 from channels.i18n import messages as words
 from chatrig.models import CallTool, Pause, ReceivedRequest, Say
-from core.automation.jobs import FinishResult, JobResult, get_event_key
-from core.automation.tickets import Ticket, finish_ticket, get_ticket, set_running_store
 from core.errors import TicketError
 from core.store.schema import jobs as jobs_table
 from core.tools.tool import background
+from core.turns.automation.jobs import FinishResult, JobResult, get_event_key
+from core.turns.automation.tickets import Ticket, finish_ticket, get_ticket, set_running_store
 from core.turns.claims import derive_turn_id
 from tests.channels.platforms import PLATFORMS, Chat, run_conversation, run_simulator, wait_for_texts
 from tests.channels.wiring import PUBLIC_URL

@@ -19,7 +19,6 @@ from google.genai import types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.automation.jobs import ToolInvocation
 from core.models.provider import Done, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.resume import resume_run
@@ -27,6 +26,7 @@ from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
 from core.tools.call_log import ToolCallLog
 from core.tools.tool import Tool, to_adk_tool
+from core.turns.automation.jobs import ToolInvocation
 from tests.core.sessions.events import reset_session
 from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter
 

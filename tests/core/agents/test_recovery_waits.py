@@ -15,12 +15,12 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from core.automation.jobs import ToolInvocation
 from core.models.provider import Done, ToolCall
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.resume import NOT_STARTED_ERROR, resume_run
 from core.store.schema import messages
 from core.tools.call_log import ToolCallLog
+from core.turns.automation.jobs import ToolInvocation
 from tests.fixtures.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter
 
 PAY: Answer = [ToolCall("c1", "pay", {}), Done()]

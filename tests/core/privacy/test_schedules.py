@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from core.automation.schedules import Schedule, ScheduleStore
 from core.inbox.store import InboxStore
 from core.messages.identity import Actor
 from core.privacy.deletion import DeletionRequest, DeletionService
@@ -15,6 +14,7 @@ from core.privacy.export import ExportFormat, ExportViewer, stream_export
 from core.privacy.known_users import find_users
 from core.sessions.service import SessionService
 from core.store.schema import inbox, messages, schedules, sessions, time_zones
+from core.turns.automation.schedules import Schedule, ScheduleStore
 from core.turns.store import TurnStore
 from core.usage.prices import Prices
 from tests.core.conftest import FailingDatabase, complete_turn

@@ -8,12 +8,12 @@ from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.workflow import Workflow
 
-from core.automation.jobs import ToolInvocation
 from core.models.provider import Done, Text, ToolCall
 from core.sessions.resume import correction_run_id, discard_run
 from core.store.schema import tool_calls
 from core.tools.call_log import ToolCallLog
 from core.tools.tool import Tool, to_adk_tool
+from core.turns.automation.jobs import ToolInvocation
 from tests.fixtures.conversation import (
     SESSION,
     Answer,

@@ -10,12 +10,12 @@ from google.genai import types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.automation.jobs import ToolInvocation
 from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.schema import tool_calls
 from core.tools.call_log import ToolCallLog
+from core.turns.automation.jobs import ToolInvocation
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import reset_session
 

@@ -12,10 +12,10 @@ import pytest
 from channels.access import AccessPolicy, AccessRules
 from channels.i18n import messages as words
 from chatrig.models import CallTool, ReceivedRequest
-from core.automation.schedules import Schedule
 from core.messages.identity import Actor
 from core.tools import schedule
 from core.tools.tool import to_adk_tool
+from core.turns.automation.schedules import Schedule
 from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.slack.conftest import short_ping_interval
 

@@ -18,10 +18,10 @@ from bot.routes.tickets import TicketRoutes
 from bot.server import MAX_REQUEST_BYTES, run_server
 from channels.i18n import messages as words
 from chatrig.models import CallTool, ReceivedRequest
-from core.automation.tickets import TICKETS_PATH, Ticket, get_ticket
 from core.messages.identity import Actor
 from core.store.schema import jobs
 from core.tools import background, restrict_to
+from core.turns.automation.tickets import TICKETS_PATH, Ticket, get_ticket
 from tests.channels.conftest import simulator
 from tests.channels.platforms import Chat, list_texts, run_conversation, wait_for_texts
 

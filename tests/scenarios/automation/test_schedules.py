@@ -13,7 +13,7 @@ from channels.i18n import messages as words
 from channels.turns import placing
 from chatrig.models import CallTool, Pause, ReceivedRequest
 from chatrig.slack import SlackSimulator
-from core.automation import schedules
+from core.turns.automation import schedules
 from tests.scenarios.chat import (
     list_buttons,
     list_texts,

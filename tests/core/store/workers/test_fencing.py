@@ -18,7 +18,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime, RunRequest
-from core.automation.jobs import ToolInvocation
 from core.errors import TurnLostError
 from core.inbox.store import InboxStore
 from core.models.provider import Done, Text, ToolCall
@@ -33,6 +32,7 @@ from core.store.schema import turns as turns_table
 from core.tools.call_log import ToolCallLog
 from core.tools.tool import Tool, to_adk_tool
 from core.turns import claims
+from core.turns.automation.jobs import ToolInvocation
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from tests.core.conftest import FailingDatabase, count_rows, create_turn_store, open_database

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.automation.context import find_automation, find_call
-from core.automation.jobs import FinishResult, JobResult, JobStore, get_event_key, new_job_id, new_key
 from core.errors import TicketError, ToolError
 from core.store.database import Database
 from core.store.engine_options import normalize_database_url
+from core.turns.automation.context import find_automation, find_call
+from core.turns.automation.jobs import FinishResult, JobResult, JobStore, get_event_key, new_job_id, new_key
 from core.turns.claims import derive_turn_id
 
 #: Beginning of the path at which `POST` finishes a ticket; the id follows.

@@ -3,8 +3,8 @@
 import pytest
 from multidict import CIMultiDict
 
-from core.automation.signatures import MAX_AGE_SECONDS, SignatureScheme, verify_request
-from tests.core.automation.payloads import (
+from core.turns.automation.signatures import MAX_AGE_SECONDS, SignatureScheme, verify_request
+from tests.core.turns.automation.payloads import (
     SECRET,
     STRIPE_EVENT,
     encode,

@@ -5,12 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from core.automation.jobs import FinishResult, JobResult, JobStore, ToolInvocation, new_job_id
 from core.concurrency.retry import retry_for_a_day
 from core.concurrency.tasks import BackgroundTasks, run_every
 from core.errors import StoreError
 from core.messages.inbox_message import InboxMessage
 from core.store.workers.lease import Lease
+from core.turns.automation.jobs import FinishResult, JobResult, JobStore, ToolInvocation, new_job_id
 
 log = logging.getLogger(__name__)
 

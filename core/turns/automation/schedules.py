@@ -18,16 +18,6 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.automation.recurrence import (
-    HORIZON,
-    check_distances,
-    find_next,
-    list_next,
-    normalize_rule,
-    parse_time,
-    to_local,
-    to_timestamp,
-)
 from core.errors import ScheduleError, SessionResetError, StoreError, UnreadableRowError
 from core.messages.identity import Actor, find_time_zone, to_one_line
 from core.messages.inbox_message import InboxMessage
@@ -38,6 +28,16 @@ from core.store.database import Database
 from core.store.errors import name_row
 from core.store.schema import inbox, schedules, time_zones
 from core.store.upsert import build_insert, insert_or_update
+from core.turns.automation.recurrence import (
+    HORIZON,
+    check_distances,
+    find_next,
+    list_next,
+    normalize_rule,
+    parse_time,
+    to_local,
+    to_timestamp,
+)
 from core.turns.queries import append_triggered
 
 log = logging.getLogger(__name__)

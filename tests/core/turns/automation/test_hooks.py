@@ -8,7 +8,11 @@ import pytest
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from core.automation.hooks import (
+from core.errors import StoreError
+from core.messages.inbox_message import AcceptResult, InboxMessage, InboxOutcome
+from core.observability.secret_redaction import redact_secrets
+from core.store.schema import inbox
+from core.turns.automation.hooks import (
     MAX_BYTES,
     MAX_DELIVERY_ID_LENGTH,
     PERIOD_SECONDS,
@@ -18,14 +22,10 @@ from core.automation.hooks import (
     get_event_key,
     make_message,
 )
-from core.errors import StoreError
-from core.messages.inbox_message import AcceptResult, InboxMessage, InboxOutcome
-from core.observability.secret_redaction import redact_secrets
-from core.store.schema import inbox
 from core.usage.user_rate_limits import RateLimitDenial
-from tests.core.automation.payloads import SECRET
-from tests.core.automation.test_hook_payload import make_hook
 from tests.core.conftest import FailingDatabase
+from tests.core.turns.automation.payloads import SECRET
+from tests.core.turns.automation.test_hook_payload import make_hook
 
 
 def make_delivery(key: str, **values: Any) -> InboxMessage:

@@ -18,9 +18,6 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.automation import hook_payload
-from core.automation.hook_payload import MAX_PROMPT_CHARACTERS, find_template_faults
-from core.automation.signatures import SignatureScheme
 from core.messages.identity import BOT_PREFIX, clean_name
 from core.messages.inbox_message import AcceptResult, InboxMessage, storable_text
 from core.messages.trigger import Trigger
@@ -29,6 +26,9 @@ from core.observability.secret_redaction import add_secret
 from core.sessions.prompt_text import LINE_PREFIX, QUOTE_CLOSE, QUOTE_OPEN, build_quote, escape_brackets
 from core.store.database import Database
 from core.store.schema import inbox
+from core.turns.automation import hook_payload
+from core.turns.automation.hook_payload import MAX_PROMPT_CHARACTERS, find_template_faults
+from core.turns.automation.signatures import SignatureScheme
 from core.turns.queries import append_triggered, has_message
 from core.usage.user_rate_limits import RateLimitDenial
 
@@ -193,7 +193,7 @@ def make_message(name: str, hook: Hook, delivery: Delivery, *, event_key: str, a
 
 
 async def read_payload(name: str, hook: Hook, body: bytes) -> Delivery | PayloadFault:
-    """Return the content of a request, read in a process of its own: see `core.automation.hook_payload`."""
+    """Return the content of a request, read in a process of its own: see `core.turns.automation.hook_payload`."""
     paths = [*hook.fields, *([hook.delivery_field] if hook.delivery_field else ())]
     arguments = json.dumps({"template": hook.prompt, "paths": paths}).encode()
     result = await _run_reader(arguments + b"\n" + body)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.automation import schedules as store_module
-from core.automation.schedules import Schedule, ScheduleDenial, ScheduleStore, create_user_key
 from core.errors import ScheduleError, SessionResetError
 from core.messages.identity import Actor
 from core.messages.inbox_message import InboxMessage
 from core.sessions.lifecycle import begin_generation, new_session_row
 from core.store.schema import inbox, schedules, sessions
+from core.turns.automation import schedules as store_module
+from core.turns.automation.schedules import Schedule, ScheduleDenial, ScheduleStore, create_user_key
 from tests.core.conftest import FailingDatabase
 
 SESSION = "slack:T1:C1:1.0"

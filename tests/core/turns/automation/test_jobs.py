@@ -10,18 +10,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.automation.job_runner import JobRunner
-from core.automation.jobs import (
-    MAX_RESULT_CHARACTERS,
-    MAX_RUNNING_JOBS,
-    FinishResult,
-    JobResult,
-    JobStore,
-    ToolInvocation,
-    new_job_id,
-    new_key,
-)
-from core.automation.tickets import finish_ticket, get_ticket
 from core.errors import SessionResetError, StoreError, TicketError, ToolError
 from core.messages.inbox_message import InboxMessage
 from core.privacy.deletion import DeletionRequest, DeletionService
@@ -32,6 +20,18 @@ from core.sessions.resume import discard_run
 from core.store.database import Database
 from core.store.schema import inbox, jobs, messages, sessions, workers
 from core.store.workers.lease import Lease
+from core.turns.automation.job_runner import JobRunner
+from core.turns.automation.jobs import (
+    MAX_RESULT_CHARACTERS,
+    MAX_RUNNING_JOBS,
+    FinishResult,
+    JobResult,
+    JobStore,
+    ToolInvocation,
+    new_job_id,
+    new_key,
+)
+from core.turns.automation.tickets import finish_ticket, get_ticket
 from core.turns.claims import derive_turn_id
 from core.turns.queries import list_readable_messages
 from core.usage.prices import Prices

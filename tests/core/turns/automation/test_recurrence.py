@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.automation.recurrence import (
+from core.errors import ScheduleError
+from core.turns.automation.recurrence import (
     check_distances,
     find_next,
     list_next,
@@ -18,7 +19,6 @@ from core.automation.recurrence import (
     to_local,
     to_timestamp,
 )
-from core.errors import ScheduleError
 
 BERLIN, NEW_YORK, LORD_HOWE = map(ZoneInfo, ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"))
 

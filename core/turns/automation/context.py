@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from core.automation.job_runner import JobRunner
-from core.automation.jobs import ToolInvocation
-from core.automation.schedules import ScheduleStore
 from core.messages.identity import User
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import DIRECT
+from core.turns.automation.job_runner import JobRunner
+from core.turns.automation.jobs import ToolInvocation
+from core.turns.automation.schedules import ScheduleStore
 
 
 @dataclass(slots=True)

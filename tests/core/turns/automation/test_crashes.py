@@ -26,7 +26,7 @@ from tests.chaos.crashing_process import LOG, PASSAGES, Crash
 from tests.chaos.evidence import list_unfinished
 from tests.chaos.runner import FORKED_MODULE, DatabaseProvider, insert_known_place
 from tests.conftest import run_fork_server
-from tests.core.automation.recorded_jobs import STARTS_FILE
+from tests.core.turns.automation.recorded_jobs import STARTS_FILE
 from tests.processes.fork_server import ForkServer
 from tests.processes.postgres import PostgresServer
 from tests.scenarios.chat import DiscordChat
@@ -35,11 +35,11 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 #: Modules at whose crash points the process is killed.
 MODULES = (
-    "core/automation/job_runner.py",
-    "core/automation/jobs.py",
-    "core/automation/schedules.py",
+    "core/turns/automation/job_runner.py",
+    "core/turns/automation/jobs.py",
+    "core/turns/automation/schedules.py",
     "core/tools/builtin/schedule.py",
-    "core/automation/tickets.py",
+    "core/turns/automation/tickets.py",
     "core/inbox/triggered.py",
     "core/tools/tool.py",
     "channels/turns/placing.py",
@@ -68,7 +68,7 @@ class JobRun:
     """One run: a person asks for a job; the processes crash as planned, and the last one ends all work."""
 
     prompt = "count the stars"
-    tool = "tests.core.automation.recorded_jobs:count_stars"
+    tool = "tests.core.turns.automation.recorded_jobs:count_stars"
     respond: Callable[[ReceivedRequest], Any] = staticmethod(answer)
 
     def __init__(self, fork_server: ForkServer, folder: Path, url: str, platform: Platform, model_url: str) -> None:

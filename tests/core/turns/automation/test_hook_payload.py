@@ -9,12 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.automation import hook_payload, hooks
-from core.automation.hook_payload import MAX_FIELD_CHARACTERS, MAX_PROMPT_CHARACTERS, find_field, find_template_faults
-from core.automation.hook_payload import read as read_in_this_process
-from core.automation.hooks import Delivery, Hook, PayloadFault, frame_payload, read_payload
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_END, QUOTE_OPEN, escape_brackets
-from tests.core.automation.payloads import ALERTMANAGER, GITHUB_ISSUE, SECRET, encode
+from core.turns.automation import hook_payload, hooks
+from core.turns.automation.hook_payload import (
+    MAX_FIELD_CHARACTERS,
+    MAX_PROMPT_CHARACTERS,
+    find_field,
+    find_template_faults,
+)
+from core.turns.automation.hook_payload import read as read_in_this_process
+from core.turns.automation.hooks import Delivery, Hook, PayloadFault, frame_payload, read_payload
+from tests.core.turns.automation.payloads import ALERTMANAGER, GITHUB_ISSUE, SECRET, encode
 
 ALERTS = """{{ payload.alerts | length }} alerts are {{ payload.status }}. Find the cause.
 {% for alert in payload.alerts -%}
