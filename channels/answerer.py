@@ -52,8 +52,7 @@ from core.errors import (
 from core.messages.inbox_message import storable_text
 from core.observability.secret_redaction import describe_failure, format_error
 from core.store.turn_states import EndState
-from core.tools.adk_confirmations import ConfirmationRequest
-from core.tools.adk_requests import QuestionRequest
+from core.tools.human_request_service import AgentRequest
 from core.tools.human_requests import MessageAnswerResult
 from core.turns.automation.context import AutomationContext
 from core.turns.automation.schedules import Schedule
@@ -258,7 +257,7 @@ class Answerer:
             async with asyncio.timeout(self._settings.time_limit):
                 done = await self._run_agent(turn, reply, recorder)
             files = await load_files(self._runtime, turn.session_id, turn.origin)
-            requests: list[ConfirmationRequest | QuestionRequest] = [*done.confirmations, *done.questions]
+            requests: list[AgentRequest] = [*done.confirmations, *done.questions, *done.sign_ins]
             notice = self._turn_states[turn.id].notice
             schedules = await self._list_schedules(turn)
             is_declined = not (turn.is_addressed or reply.text.strip() or files or requests or schedules)
@@ -269,8 +268,8 @@ class Answerer:
             text = add_sources(text, done.sources, reply.say)
             text = await add_schedules(text, schedules, self._schedules, reply.say)
             if requests:
-                empty = words.NEEDS_APPROVAL if done.confirmations else words.HAS_QUESTION
-                text = add_notice(text if text.strip() else reply.say(empty), notice)
+                empty = reply.say(_get_request_text(done))
+                text = add_notice(text if text.strip() else empty, notice)
                 human_requests = await self._human_requests.save_answer(
                     turn, text, turn.meter.to_json(), requests, recorder.run_record
                 )
@@ -480,3 +479,10 @@ class Answerer:
     def _answer_buttons(self, turn: Turn, say: MessageCatalog, extra_buttons: Set[ExtraButton]) -> list[Button]:
         excluded = {"regenerate"} if turn.run is not None else set()  # a decided call is not run again
         return answer_buttons(turn.id, say, extra_buttons - excluded, is_revised=self._turn_states[turn.id].is_revised)
+
+
+def _get_request_text(done: StreamEvent) -> str:
+    """Return the untranslated sentence of a reply without a text, whose run waits for people."""
+    if done.confirmations:
+        return words.NEEDS_APPROVAL
+    return words.HAS_QUESTION if done.questions else words.NEEDS_SIGN_IN

@@ -10,6 +10,9 @@
     │   └── TurnLostError        another worker has claimed the turn
     ├── ToolError                a tool is declared or configured wrongly
     ├── ChatError                a tool cannot react or post in the conversation
+    ├── SignInError              a person cannot sign in at another service: the text says why
+    │   └── GrantLostError       the service does not accept a former sign-in any more
+    ├── SignInUnavailableError   a service cannot be reached now for a sign-in
     ├── ScheduleError            a schedule is refused: the text is for the model
     ├── TicketError              a ticket of a background job cannot be finished
     ├── QuestionSchemaError      ADK refuses the schema of an agent's question
@@ -138,6 +141,18 @@ class ToolError(ParleyError):
 
 class ChatError(ParleyError):
     """A tool cannot react or post: the text has the limit that was reached, or the platform's reason."""
+
+
+class SignInError(ParleyError):
+    """A person cannot sign in at another service, or it does not accept the sign-in; the text says why."""
+
+
+class GrantLostError(SignInError):
+    """A service does not accept a refresh token any more: it was revoked, or has expired."""
+
+
+class SignInUnavailableError(ParleyError):
+    """A service cannot be reached now, or has an error of its own; nothing is lost."""
 
 
 class ScheduleError(ParleyError):

@@ -24,11 +24,11 @@ from core.observability.secret_redaction import RunSecrets
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations
-from core.tools.adk_requests import CHOICE_TOOL, find_questions
+from core.tools.adk_requests import CHOICE_TOOL, CREDENTIAL_CALL, find_credential_requests, find_questions
 
 #: Names of calls that ask a person. The platform adapter posts a message for each, so the reply shows no status line
 #: for them.
-_REQUEST_CALLS = frozenset({CONFIRMATION_CALL_NAME, INPUT_CALL, CHOICE_TOOL})
+_REQUEST_CALLS = frozenset({CONFIRMATION_CALL_NAME, INPUT_CALL, CHOICE_TOOL, CREDENTIAL_CALL})
 
 #: Errors of answers without content, by their endings; of all others, it is `ProviderError`.
 _ERRORS = {Ending.REFUSED: ContentBlockedError, Ending.CUT: LengthLimitError}
@@ -131,6 +131,7 @@ class EventMapper:
                 {request.call_id: self._hide_secrets(request) for request in find_confirmations(events)}.values()
             ),
             questions=tuple(find_questions(events)),
+            sign_ins=tuple(find_credential_requests(events)),
             sources=tuple(self._sources.values()),
         )
 
@@ -155,7 +156,8 @@ class EventMapper:
             if call.name not in _REQUEST_CALLS:
                 yield self.create_tool_start(call.name or "", call.id or "", call.args or {})
         for response in event.get_function_responses():
-            if response.id in event.actions.requested_tool_confirmations:
+            actions = event.actions
+            if response.id in actions.requested_tool_confirmations or response.id in actions.requested_auth_configs:
                 yield StreamEvent("tool_wait", tool=response.name or "", call_id=response.id or "")
             elif response.name not in _REQUEST_CALLS:
                 yield from _map_response(response, self._secrets)

@@ -45,12 +45,11 @@ from core.sessions.resume import correction_run_id, list_run_ids
 from core.sessions.service import SessionService
 from core.store.workers.fencing import FencingToken
 from core.tools.adk_requests import (
-    Answer,
-    Decision,
+    HumanDecision,
     MessageAnswer,
     add_answer_secrets,
-    find_approved_calls,
     find_events_after_response,
+    find_resumed_calls,
     to_contents,
 )
 from core.tools.chat import ChatContext, set_current_chat
@@ -132,7 +131,7 @@ class RunRequest:
     generation: int | None = None
     fence: FencingToken | None = None
     attributed_prompt: AttributedPrompt | None = None
-    decisions: Sequence[Decision | Answer] = ()
+    decisions: Sequence[HumanDecision] = ()
     answers: Sequence[MessageAnswer] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
     automation: AutomationContext | None = None
@@ -376,8 +375,8 @@ async def _load_run(
         later_events = find_events_after_response(stored, request.decisions)
         # if an earlier attempt stored some of the decisions, ADK resumes it before it gets the others
         messages = [*([] if later_events is None else [message]), *to_contents(stored, request.decisions)]
-        for call in find_approved_calls(stored, request.decisions):
-            outputs.append(mapper.create_tool_start(call.tool, call.tool_call_id, call.arguments))
+        for call in find_resumed_calls(stored, request.decisions):
+            outputs.append(mapper.create_tool_start(call.name or "", call.id or "", call.args or {}))
         stored = later_events or []
     request.meter.add_stored_answers(stored)
     outputs += mapper.replay_events(stored)

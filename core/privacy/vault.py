@@ -89,6 +89,12 @@ class Vault:
             sealed = await connection.scalar(sa.select(vault.c.ciphertext).where(self._is_named(name)))
         return None if sealed is None else self._decrypt(name, sealed)
 
+    async def count(self, prefix: str) -> int:
+        """Return the number of values that have not expired and whose name begins with a text."""
+        is_counted = vault.c.name.startswith(prefix, autoescape=True) & self._is_unexpired
+        async with self._database.read() as connection:
+            return await connection.scalar(sa.select(sa.func.count()).where(is_counted)) or 0
+
     async def remove(self, name: str) -> None:
         async with self._database.write() as connection:
             await connection.execute(sa.delete(vault).where(vault.c.name == name))

@@ -12,10 +12,17 @@ from core.messages.identity import User
 
 
 class CredentialKind(StrEnum):
-    """How a person proves who they are; the last two are typed into a form."""
+    """How a person proves who they are.
+
+    Attributes:
+        API_KEY: a key that the person types.
+        BEARER: a token that the person types, for the header `Authorization: Bearer`.
+        BASIC: a name and a password that the person types, for HTTP Basic authentication.
+    """
 
     OAUTH = "oauth"
     API_KEY = "api_key"
+    BEARER = "bearer"
     BASIC = "basic"
 
 
@@ -34,6 +41,9 @@ class Person:
     @classmethod
     def of(cls, user: User) -> Self:
         return cls(user.platform, user.workspace if user.platform == "slack" else "", user.id)
+
+    def __str__(self) -> str:
+        return f"{self.platform}/{self.workspace}/{self.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +104,7 @@ class Credential:
     """What a person gave for a target: tokens of a service, an API key, or a name and a password.
 
     Attributes:
-        secret: the access token, the API key or the password.
+        secret: the access token, the API key, the bearer token or the password.
         username: of HTTP Basic authentication only.
         expires_at: when the access token expires; None if the server does not say so.
         scopes: the granted scopes.

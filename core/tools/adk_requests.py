@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from google.adk.auth.auth_tool import AuthConfig
 from google.adk.events.event import Event
 from google.adk.events.request_input import RequestInput
 from google.genai import types
@@ -35,6 +36,22 @@ _NODE_ARGUMENTS = frozenset({"interruptId", "interrupt_id", "payload"})
 #: ADK: prefix of the ids of calls that a workflow makes.
 _WORKFLOW_ID_PREFIX = "wf_"
 
+#: Field of the `CredentialOwner` in a credential request's `AuthConfig`, which permits additional fields. Parley writes
+#: it for each request, over any value of the tool.
+_OWNER_KEY = "parley"
+
+#: Credential in the response that resumes a run after a sign-in, by the type of the request's scheme. Real ones are
+#: never in events: the call gets its own when it is made.
+_PLACEHOLDER = "signed-in"
+_PLACEHOLDERS: Mapping[str, Mapping[str, Any]] = {
+    "apiKey": {"authType": "apiKey", "apiKey": _PLACEHOLDER},
+    "http": {
+        "authType": "http",
+        "http": {"scheme": "basic", "credentials": {"username": _PLACEHOLDER, "password": _PLACEHOLDER}},
+    },
+    "oauth2": {"authType": "oauth2", "oauth2": {"accessToken": _PLACEHOLDER}},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionRequest:
@@ -52,6 +69,44 @@ class QuestionRequest:
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     deciders: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialOwner:
+    """Person whose credential a tool call needs, and the name of the service for people."""
+
+    platform: str
+    workspace: str
+    person: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialRequest:
+    """Tool call that needs a credential of a person before it is made.
+
+    Attributes:
+        run: the id of the ADK invocation that waits.
+        call_id: the id of ADK's credential call, whose response resumes the run.
+    """
+
+    run: str
+    call_id: str
+    tool_call_id: str
+    tool: str
+    credential_key: str
+    owner: CredentialOwner
+
+
+@dataclass(frozen=True, slots=True)
+class SignInDecision:
+    """Sign-in for a credential request, or its refusal or expiry."""
+
+    call_id: str
+    tool_call_id: str
+    credential_key: str
+    label: str
+    is_connected: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +129,10 @@ class Answer:
     tool: str
     value: Any = None
     is_expired: bool = False
+
+
+#: What people decided or answered.
+HumanDecision = Decision | Answer | SignInDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +171,34 @@ def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
     return [question for question in waiting.values() if question.call_id not in confirmed]
 
 
+def set_credential_owner(config: AuthConfig, owner: CredentialOwner) -> None:
+    """Write the owner to a tool's request, and remove ADK's own authorization URL, state and verifier."""
+    config.exchanged_auth_credential = None
+    setattr(config, _OWNER_KEY, asdict(owner))
+
+
+def find_credential_requests(events: Sequence[Event]) -> list[CredentialRequest]:
+    """Return the credential requests without a response that ADK has made in the events of a run.
+
+    A request counts only if the response of the tool's call requested it (`requested_auth_configs`).
+    """
+    tools = {call.id: call.name or "" for event in events for call in event.get_function_calls()}
+    requested = {id_: config for event in events for id_, config in event.actions.requested_auth_configs.items()}
+    given = _find_responses(events)
+    found = dict[str, CredentialRequest]()
+    for event in events:
+        for call in event.get_function_calls():
+            id_ = str((call.args or {}).get("functionCallId") or "")
+            config = requested.get(id_)
+            owner = (config.model_extra or {}).get(_OWNER_KEY) if config is not None else None
+            if call.name == CREDENTIAL_CALL and call.id and call.id not in given and config is not None and owner:
+                key = config.credential_key or ""
+                found[call.id] = CredentialRequest(
+                    event.invocation_id, call.id, id_, tools.get(id_, ""), key, CredentialOwner(**owner)
+                )
+    return list(found.values())
+
+
 def is_schema_refusal(error: Exception) -> bool:
     """Return whether an error is ADK's refusal of a question's `response_schema`.
 
@@ -132,7 +219,7 @@ def _to_question(event: Event, call: types.FunctionCall) -> QuestionRequest:
     return QuestionRequest(event.invocation_id, call.id or "", call.name or "", arguments, deciders)
 
 
-def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[types.Content]:
+def to_contents(stored: Sequence[Event], decisions: Sequence[HumanDecision]) -> list[types.Content]:
     """Return the user messages that resume a run with people's decisions and answers.
 
     Their parts are the function responses for ADK. Decisions that the run has stored already are left out. Each agent
@@ -158,7 +245,7 @@ def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer])
 
 
 def to_response_part(
-    decision: Decision | Answer, call: types.FunctionCall | None, confirmation: ConfirmationRequest | None = None
+    decision: HumanDecision, call: types.FunctionCall | None, confirmation: ConfirmationRequest | None = None
 ) -> types.Part:
     """Return the function response that resumes a run with a decision or an answer.
 
@@ -177,10 +264,18 @@ def to_response_part(
         case Answer():
             name = decision.tool
             response = {"result": _to_result(decision.value, call)}
+        case SignInDecision():
+            name = CREDENTIAL_CALL
+            response = dict(_get_placeholder(call))
     return types.Part(function_response=types.FunctionResponse(id=decision.call_id, name=name, response=response))
 
 
-def add_answer_secrets(secrets: RunSecrets, stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> None:
+def _get_placeholder(call: types.FunctionCall | None) -> Mapping[str, Any]:
+    config = ((call and call.args) or {}).get("authConfig") or {}
+    return _PLACEHOLDERS.get((config.get("authScheme") or {}).get("type", ""), _PLACEHOLDERS["oauth2"])
+
+
+def add_answer_secrets(secrets: RunSecrets, stored: Sequence[Event], decisions: Sequence[HumanDecision]) -> None:
     """Add the secret values in people's answers to the secrets of a run."""
     calls = {call.id: call for event in stored for call in event.get_function_calls()}
     for answer in decisions:
@@ -212,33 +307,32 @@ def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
     return json.dumps(value) if must_stay_text else value
 
 
-def find_events_after_response(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[Event] | None:
+def find_events_after_response(stored: Sequence[Event], decisions: Sequence[HumanDecision]) -> list[Event] | None:
     """Return the events that a run stored after the first response to these decisions; None without one."""
     positions = _find_responses(stored)
     given = [positions[decision.call_id] for decision in decisions if decision.call_id in positions]
     return list(stored[min(given) + 1 :]) if given else None
 
 
-def find_approved_calls(
-    stored: Sequence[Event], decisions: Sequence[Decision | Answer]
-) -> Iterator[ConfirmationRequest]:
-    """Yield the confirmation requests of approved calls without a later response.
+def find_resumed_calls(stored: Sequence[Event], decisions: Sequence[HumanDecision]) -> Iterator[types.FunctionCall]:
+    """Yield the tool calls that were approved, or got a credential, and have no later response.
 
     Only responses after the run's first response to `decisions` count, so that ADK's placeholder before it does not.
     The `arguments_hash` of a decision is not compared. Calls that a workflow makes, which have no id, are left out.
     """
-    approved_ids = {
-        decision.call_id for decision in decisions if isinstance(decision, Decision) and decision.is_allowed
-    }
-    ended_ids = {
+    approved = {decision.call_id for decision in decisions if isinstance(decision, Decision) and decision.is_allowed}
+    due = {request.tool_call_id for request in find_confirmations(stored) if request.call_id in approved}
+    due |= {made.tool_call_id for made in decisions if isinstance(made, SignInDecision) and made.is_connected}
+    ended = {
         answer.id
         for event in find_events_after_response(stored, decisions) or ()
         for answer in event.get_function_responses()
     }
-    for request in find_confirmations(stored):
-        is_due = request.call_id in approved_ids and request.tool_call_id not in ended_ids
-        if is_due and request.tool_call_id:
-            yield request
+    for event in stored:
+        for call in event.get_function_calls():
+            if call.id in due - ended:
+                due.discard(call.id)
+                yield call
 
 
 def _find_responses(events: Sequence[Event]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Service for requests to people: stores and decides approvals and questions.
+"""Service for requests to people: stores and decides approvals, questions and sign-ins.
 
 The first decision on a request counts, over all workers. After the last decision on the requests of a turn, a row in
 the inbox starts the turn that resumes the run. If all these requests are questions that expired, no turn starts.
@@ -8,7 +8,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,7 +29,15 @@ from core.store.schema import human_requests, inbox, sessions, turns
 from core.store.turn_states import states_before
 from core.store.upsert import insert_or_ignore
 from core.tools.adk_confirmations import ConfirmationRequest, standing_approval_key
-from core.tools.adk_requests import Answer, Decision, MessageAnswer, QuestionRequest
+from core.tools.adk_requests import (
+    Answer,
+    CredentialRequest,
+    Decision,
+    HumanDecision,
+    MessageAnswer,
+    QuestionRequest,
+    SignInDecision,
+)
 from core.tools.call_log import hash_arguments
 from core.tools.human_requests import (
     Approval,
@@ -48,6 +56,12 @@ from core.turns.worker import Worker
 from core.usage.user_rate_limits import NO_RATE_LIMITS, UserRateLimiter
 
 log = logging.getLogger(__name__)
+
+#: What a run asks of people.
+AgentRequest = ConfirmationRequest | QuestionRequest | CredentialRequest
+
+#: Values of the columns that only an approval has.
+_NO_APPROVAL: Mapping[str, Any] = {"hint": "", "may_allow_always": False, "tool_hash": "", "secret_paths": []}
 
 HOUR_SECONDS = 3600.0
 
@@ -92,7 +106,7 @@ class HumanRequestService:
         turn: Turn,
         text: str,
         usage: Mapping[str, Any],
-        requests: Sequence[ConfirmationRequest | QuestionRequest],
+        requests: Sequence[AgentRequest],
         run_record: Mapping[str, Any] | None = None,
     ) -> list[HumanRequest]:
         """Store a turn's final text, run record and requests in one transaction.
@@ -119,14 +133,12 @@ class HumanRequestService:
 
         return await self._database.write_with_retries(work, operation=f"turn {turn.id}")
 
-    async def _insert_requests(
-        self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
-    ) -> None:
+    async def _insert_requests(self, connection: AsyncConnection, turn: Turn, requests: Sequence[AgentRequest]) -> None:
         run = await get_run_authors(connection, turn.session_id, turn.run_id)
         author_ids = run.first_author_ids or {message.author for message in turn.messages}
         now = time.time()
         for number, request in enumerate(requests):
-            arguments = to_json_value(dict(request.arguments))
+            arguments = to_json_value(_get_arguments(request))
             row = {
                 "id": uuid.uuid5(uuid.NAMESPACE_OID, f"{turn.id} {request.call_id}").hex[:16],
                 "turn": turn.id,
@@ -148,16 +160,20 @@ class HumanRequestService:
             }
             await insert_or_ignore(connection, human_requests, row)
 
-    def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
+    def _kind_columns(self, request: AgentRequest) -> dict[str, Any]:
         if isinstance(request, QuestionRequest):
             return {
+                **_NO_APPROVAL,
                 "kind": "question",
                 "tool_call_id": request.call_id,
-                "hint": "",
                 "deciders": list(request.deciders or (AUTHOR,)),
-                "may_allow_always": False,
-                "tool_hash": "",
-                "secret_paths": [],
+            }
+        if isinstance(request, CredentialRequest):
+            return {
+                **_NO_APPROVAL,
+                "kind": "sign_in",
+                "tool_call_id": request.tool_call_id,
+                "deciders": [request.owner.person],
             }
         approvers = self._approvers if request.approvers is None else request.approvers
         return {
@@ -224,7 +240,7 @@ class HumanRequestService:
                 drafts = {**row.drafts, person: to_json_value(dict(entries))}
                 await connection.execute(sa.update(human_requests).where(is_open).values(drafts=drafts))
 
-    async def list_decisions(self, origin: str) -> list[Decision | Answer]:
+    async def list_decisions(self, origin: str) -> list[HumanDecision]:
         """Return the decisions and answers with which a turn (`Turn.origin`) resumes a run, oldest first."""
         query = sa.select(human_requests).where(_led_to_turn(origin), human_requests.c.decision.is_not(None))
         oldest_first = query.order_by(human_requests.c.requested_at, human_requests.c.id)
@@ -250,6 +266,25 @@ class HumanRequestService:
         decided = await self._database.write_with_retries(
             lambda c: self._decide(c, id_, verdict, people, value, counts=True), operation=f"request {id_}"
         )
+        self._worker.wake()
+        return decided
+
+    async def complete_sign_in(
+        self, id_: str, save: Callable[[AsyncConnection], Awaitable[None]], person: User
+    ) -> DecisionResult:
+        """Store that a person has signed in, and what `save` stores, in one transaction.
+
+        `is_first` of the result is False, and nothing is stored, if the request is decided, expired or gone, or is not
+        that of the person.
+        """
+
+        async def work(connection: AsyncConnection) -> DecisionResult:
+            decided = await self._decide(connection, id_, "connected", [person])
+            if decided.is_first and decided.request is not None and decided.request.verdict == "connected":
+                await save(connection)
+            return decided
+
+        decided = await self._database.write_with_retries(work, operation=f"request {id_}")
         self._worker.wake()
         return decided
 
@@ -463,8 +498,13 @@ def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
 
 
 def _is_permitted(request: HumanRequest, verdict: Verdict, person: User) -> bool:
-    is_valid = request.permits(verdict) if isinstance(request, Approval) else verdict == "answered"
-    return is_valid and request.may_decide(person)
+    return request.permits(verdict) and request.may_decide(person)
+
+
+def _get_arguments(request: AgentRequest) -> dict[str, Any]:
+    if isinstance(request, CredentialRequest):
+        return {**asdict(request.owner), "credential_key": request.credential_key}
+    return dict(request.arguments)
 
 
 def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
@@ -483,7 +523,10 @@ def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[Message
     return tuple(chain)
 
 
-def _to_decision(row: sa.Row[Any]) -> Decision | Answer:
+def _to_decision(row: sa.Row[Any]) -> HumanDecision:
     if row.kind == "question":
         return Answer(row.call_id, row.tool, row.answer, is_expired=row.decision == "expired")
+    if row.kind == "sign_in":
+        key, label = row.arguments["credential_key"], row.arguments["label"]
+        return SignInDecision(row.call_id, row.tool_call_id, key, label, row.decision == "connected")
     return Decision(row.call_id, row.arguments_hash, row.decision in ("approved", "always"))

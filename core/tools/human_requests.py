@@ -1,4 +1,4 @@
-"""Requests of a turn to people: approvals of tool calls, and questions.
+"""Requests of a turn to people: approvals of tool calls, questions, and sign-ins at other services.
 
 The deciders of a request are words and ids. `author` is the authors of the messages that led to the request, `others`
 is anybody else. `admins`, `everyone`, and ids of users and roles are as in `core.messages.identity.is_permitted`.
@@ -18,7 +18,7 @@ from core.sessions.resume import INPUT_CALL
 from core.store.errors import name_row
 from core.store.schema import human_requests, turns
 from core.tools.adk_confirmations import ArgumentPath
-from core.tools.adk_requests import CHOICE_TOOL, MessageAnswer
+from core.tools.adk_requests import CHOICE_TOOL, CredentialOwner, MessageAnswer
 from core.tools.question_form import Entries, EntryError, QuestionForm, create_form
 from core.tools.secret_answers import has_secret_fields, mask_answer
 from core.tools.shown_arguments import ShownArguments, show_arguments
@@ -26,12 +26,12 @@ from core.turns.queries import get_inbox_rows, parse_inbox_message
 from core.turns.turn import FILE_PREFIX
 from core.usage.user_rate_limits import RateLimitDenial
 
-Verdict = Literal["approved", "always", "denied", "expired", "answered"]
+Verdict = Literal["approved", "always", "denied", "expired", "answered", "connected"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HumanRequest:
-    """Request of a turn to people, open or decided: an `Approval` or a `Question`.
+    """Request of a turn to people, open or decided: an `Approval`, a `Question` or a `SignInRequest`.
 
     Attributes:
         turn_id: the id of the turn whose run waits for the decision.
@@ -42,8 +42,8 @@ class HumanRequest:
         message_ids: the platform's ids of the messages that show the request.
         speaker_ids: the platform's ids of all people whose words are in the run.
         inbox_message: the newest message that led to the call.
-        verdict: `approved`, `always` or `denied` for an approval, `answered` for a question, `expired` for either after
-            its time; None while the request is open.
+        verdict: `approved`, `always` or `denied` for an approval, `answered` for a question, `connected` or `denied`
+            for a sign-in, `expired` for each after its time; None while the request is open.
         decider: the name of the person who decided; empty while the request is open, and after an expiry.
     """
 
@@ -64,6 +64,10 @@ class HumanRequest:
 
     def is_author(self, person: User) -> bool:
         return person.id in self.author_ids
+
+    def permits(self, verdict: Verdict) -> bool:
+        """Return whether people may decide so: the rule for the buttons, and for their presses."""
+        raise NotImplementedError
 
     def may_decide(self, person: User) -> bool:
         return (
@@ -101,7 +105,7 @@ class Approval(HumanRequest):
         return not self.shown_arguments.missing or any(id_.startswith(FILE_PREFIX) for id_ in self.message_ids)
 
     def permits(self, verdict: Verdict) -> bool:
-        """Return whether people may decide so: the rule for the buttons, and for their presses.
+        """Return whether people may decide so.
 
         Nobody approves arguments that cannot be read, and nobody allows all calls after a message that hides or cuts
         arguments of this one.
@@ -129,6 +133,9 @@ class Question(HumanRequest):
     answer: Any = None
     is_answered_by_message: bool = False
     drafts: Mapping[str, Entries] = field(default_factory=dict)
+
+    def permits(self, verdict: Verdict) -> bool:
+        return verdict == "answered"
 
     @cached_property
     def form(self) -> QuestionForm:
@@ -162,6 +169,32 @@ class Question(HumanRequest):
         """The text of the agent's question; empty if the call has none."""
         message = self.arguments.get("message")
         return message if isinstance(message, str) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignInRequest(HumanRequest):
+    """Request for a person's credential at another service. Only that person can decide.
+
+    Attributes:
+        run: the id of the ADK invocation that waits.
+        tool_call_id: the id of the tool's call.
+        credential_key: ADK's key of the credential.
+        owner: the person, and the name of the service.
+        app_name: the name of the agent.
+    """
+
+    run: str
+    tool_call_id: str
+    credential_key: str
+    owner: CredentialOwner
+    app_name: str
+
+    def permits(self, verdict: Verdict) -> bool:
+        return verdict in ("connected", "denied")
+
+    def may_decide(self, person: User) -> bool:
+        is_same_workspace = not self.owner.workspace or person.workspace == self.owner.workspace
+        return is_same_workspace and (person.platform, person.id) == (self.owner.platform, self.owner.person)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +268,17 @@ def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
         "decider": row.decided_by_name or "",
         "decided_at": row.decided_at or 0.0,
     }
+    if row.kind == "sign_in":
+        arguments = dict(row.arguments)
+        key = arguments.pop("credential_key")
+        return SignInRequest(
+            **common,
+            run=row.run,
+            tool_call_id=row.tool_call_id,
+            credential_key=key,
+            owner=CredentialOwner(**arguments),
+            app_name=row.agent,
+        )
     if row.kind == "question":
         is_message = row.answer_run is not None
         return Question(**common, answer=row.answer, is_answered_by_message=is_message, drafts=dict(row.drafts))
