@@ -10,9 +10,6 @@
     │   └── TurnLostError        another worker has claimed the turn
     ├── ToolError                a tool is declared or configured wrongly
     ├── ChatError                a tool cannot react or post in the conversation
-    ├── SignInError              a person cannot sign in at another service: the text says why
-    │   └── GrantLostError       the service does not accept a former sign-in any more
-    ├── SignInUnavailableError   a service cannot be reached now for a sign-in
     ├── ScheduleError            a schedule is refused: the text is for the model
     ├── TicketError              a ticket of a background job cannot be finished
     ├── QuestionSchemaError      ADK refuses the schema of an agent's question
@@ -25,6 +22,9 @@
     │   ├── ChannelSpendingLimitError
     │   ├── ModelSpendingLimitError
     │   └── DailySpendingLimitError
+    ├── SignInError              a person's sign-in at a service was refused, or its answer is wrong
+    │   └── GrantLostError           the service does not accept the refresh token any more
+    ├── SignInUnavailableError   the service of a sign-in cannot answer now: nothing is lost
     ├── SurfaceError             a reply cannot be shown, even after retries
     ├── ConnectionLostError      a platform connection sends nothing: the process restarts
     ├── ShutdownTimeoutError     a shutdown takes longer than it may: the process exits
@@ -143,18 +143,6 @@ class ChatError(ParleyError):
     """A tool cannot react or post: the text has the limit that was reached, or the platform's reason."""
 
 
-class SignInError(ParleyError):
-    """A person cannot sign in at another service, or it does not accept the sign-in; the text says why."""
-
-
-class GrantLostError(SignInError):
-    """A service does not accept a refresh token any more: it was revoked, or has expired."""
-
-
-class SignInUnavailableError(ParleyError):
-    """A service cannot be reached now, or has an error of its own; nothing is lost."""
-
-
 class ScheduleError(ParleyError):
     """A schedule is refused: the text says to the model why, and what to do."""
 
@@ -216,6 +204,32 @@ class ModelSpendingLimitError(SpendingLimitError):
 
 class DailySpendingLimitError(SpendingLimitError):
     public = "This bot has reached its daily spending limit ({cap})."
+
+
+class SignInError(ParleyError):
+    """A sign-in at a service failed: it was declined, refused, or answered wrongly.
+
+    Attributes:
+        code: OAuth's `error`, such as `access_denied`; empty for an answer that OAuth does not allow.
+    """
+
+    public = "The sign-in didn't work. Please try again."
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class GrantLostError(SignInError):
+    """The refresh token is revoked, expired or used, so that the person must sign in again."""
+
+    public = "The sign-in isn't valid any more. Please sign in again."
+
+
+class SignInUnavailableError(ParleyError):
+    """The service of a sign-in is unreachable, overloaded, or refuses the bot itself; a later try may succeed."""
+
+    public = "The service can't be reached right now. Please try again in a moment."
 
 
 class SurfaceError(ParleyError):

@@ -4,10 +4,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import sqlalchemy as sa
 from cryptography.fernet import Fernet, InvalidToken
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SettingsError
 from core.store.database import Database
@@ -61,14 +63,18 @@ class Vault:
         self._database = database
         self._cipher = Cipher(key)
 
-    async def put(self, name: str, value: Mapping[str, Any]) -> None:
+    async def put(self, name: str, value: Mapping[str, Any], *, connection: AsyncConnection | None = None) -> None:
         """Encrypt and store a value under a name; it replaces an earlier value.
 
         A new value never expires. A name that `reserve` has stored keeps its expiry, even one that has passed: then
         `get` returns None.
+
+        Args:
+            connection: a connection in the caller's transaction; None for a transaction of its own.
         """
-        async with self._database.write() as connection:
-            await insert_or_update(connection, vault, {"name": name, "ciphertext": self._encrypt(name, value)})
+        row = {"name": name, "ciphertext": self._encrypt(name, value)}
+        async with self._database.write() if connection is None else nullcontext(connection) as writer:
+            await insert_or_update(writer, vault, row)
 
     async def reserve(self, name: str, *, seconds: float) -> bool:
         """Store a name with an empty value for some seconds; return whether the name is new.
@@ -87,7 +93,7 @@ class Vault:
         """Return the decrypted value of a name; it is empty after `reserve`."""
         async with self._database.read() as connection:
             sealed = await connection.scalar(sa.select(vault.c.ciphertext).where(self._is_named(name)))
-        return None if sealed is None else self._decrypt(name, sealed)
+        return None if sealed is None else self.decrypt(name, sealed)
 
     async def count(self, prefix: str) -> int:
         """Return the number of values that have not expired and whose name begins with a text."""
@@ -99,14 +105,18 @@ class Vault:
         async with self._database.write() as connection:
             await connection.execute(sa.delete(vault).where(vault.c.name == name))
 
-    async def count_decryptable(self) -> int:
-        """Decrypt all values that have not expired, and return their number; this checks the key."""
+    async def count_decryptable(self, *, prefix: str = "") -> int:
+        """Decrypt all values that have not expired, and return their number; this checks the key.
+
+        Args:
+            prefix: decrypt only the values whose names begin with it.
+        """
+        query = sa.select(vault.c.name, vault.c.ciphertext)
+        is_checked = self._is_unexpired & vault.c.name.startswith(prefix, autoescape=True)
         async with self._database.read() as connection:
-            rows = (
-                await connection.execute(sa.select(vault.c.name, vault.c.ciphertext).where(self._is_unexpired))
-            ).all()
+            rows = (await connection.execute(query.where(is_checked))).all()
         for name, sealed in rows:
-            self._decrypt(name, sealed)
+            self.decrypt(name, sealed)
         return len(rows)
 
     @property
@@ -127,7 +137,8 @@ class Vault:
     def _encrypt(self, name: str, value: Mapping[str, Any]) -> str:
         return self._cipher.encrypt(json.dumps([name, value]))
 
-    def _decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:
+    def decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:
+        """Return the value of a name from the ciphertext in its row."""
         if not (text := self._cipher.decrypt(sealed)):
             raise SettingsError(
                 "SECRET_KEY: the tokens in the database were encrypted with another key; set that key again"

@@ -1,4 +1,4 @@
-"""HTTP requests to URLs on the public internet that a model or a tool chose.
+"""HTTP requests to URLs on the public internet that a model, a tool or another server chose.
 
 URLs of this machine, its network and its cloud are refused, also if a host name or a redirect leads there.
 """
@@ -90,6 +90,15 @@ class _PublicResolver(AbstractResolver):
         await self._resolver.close()
 
 
+def open_session(is_allowed: Callable[[Address], bool] = is_public) -> aiohttp.ClientSession:
+    """Return an HTTP client that connects to a host name only if all its addresses are allowed.
+
+    The caller checks each URL by `check_url`, and follows no redirect without that.
+    """
+    connector = aiohttp.TCPConnector(resolver=_PublicResolver(is_allowed), use_dns_cache=False)
+    return aiohttp.ClientSession(connector=connector, trust_env=False, headers={"User-Agent": "Parley"})
+
+
 @asynccontextmanager
 async def open_url(
     first_url: str, is_allowed: Callable[[Address], bool] = is_public
@@ -109,11 +118,10 @@ async def open_url(
         aiohttp.ClientError, OSError, ValueError: the URL cannot be requested.
     """
     url = URL(first_url)
-    connector = aiohttp.TCPConnector(resolver=_PublicResolver(is_allowed), use_dns_cache=False)
-    async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
+    async with open_session(is_allowed) as session:
         for _ in range(_MAX_REDIRECTS + 1):
-            _check_url(url, is_allowed)
-            async with session.get(url, allow_redirects=False, headers={"User-Agent": "Parley"}) as response:
+            check_url(url, is_allowed)
+            async with session.get(url, allow_redirects=False) as response:
                 if response.status not in _REDIRECT_STATUSES or "Location" not in response.headers:
                     yield str(url), response
                     return
@@ -131,8 +139,8 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     return bytes(body[:max_bytes])
 
 
-def _check_url(url: URL, is_allowed: Callable[[Address], bool]) -> None:
-    """Check the scheme of a URL, and its host if that is an IP address.
+def check_url(url: URL, is_allowed: Callable[[Address], bool] = is_public) -> None:
+    """Raise `UrlRefusedError` for another scheme than HTTP, a user name, or an IP address that is not allowed.
 
     Host names are checked when they are resolved. aiohttp does not resolve hosts of digits and dots, but connects to
     them as addresses: `127.1` is this machine.

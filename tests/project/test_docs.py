@@ -320,9 +320,6 @@ def test_the_errors_page_lists_the_texts_for_users() -> None:
     silent = {
         "ChatError",
         "ScheduleError",
-        "SignInError",
-        "GrantLostError",
-        "SignInUnavailableError",
         "ConnectionLostError",
         "ShutdownTimeoutError",
         "SettingsError",

@@ -28,7 +28,7 @@ class WorkspaceTokenStore:
 
     async def verify(self) -> None:
         """Check that the stored tokens can be decrypted, and raise `SettingsError` if not."""
-        await self.vault.count_decryptable()
+        await self.vault.count_decryptable(prefix=_name(""))
 
     async def add(self, team: str, details: Mapping[str, Any], token: str) -> None:
         """Store the token of a workspace in which the app was installed, in place of an earlier one.
