@@ -42,9 +42,11 @@ from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.prompt_text import SteeringPrompt
 from core.sessions.writer import StoredSession
+from core.signin.adk import RunCredentials, add_credential_calls, add_credentials
 from core.tools.adk_confirmations import (
     ApprovalRule,
     ArgumentPath,
+    find_confirmations,
     find_masked_paths,
     find_secret_paths,
     has_secret_mark,
@@ -98,7 +100,9 @@ class GuardPlugin(BasePlugin):
         self._approvers = tuple(approvers)
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Set `temp:speaker`, which ADK does not copy to the state of an agent that runs as a tool."""
+        """Remove credentials from the state, and set `temp:speaker`, also for an agent that runs as a tool."""
+        if isinstance(credentials := invocation_context.credential_service, RunCredentials):
+            credentials.clear_shared_state(invocation_context.session.state)
         if speakers := _get_speakers(invocation_context.run_config):
             invocation_context.session.state.setdefault(USER_STATE_KEY, to_user_state(intersect_rights(speakers)))
 
@@ -144,8 +148,11 @@ class GuardPlugin(BasePlugin):
             llm_request.contents.append(await _store_message(context, message))
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Add the secret arguments of a model's tool calls to the run's secrets, before ADK stores the event."""
+        """Remove credentials from an event, and collect its secret arguments, before ADK stores it."""
         run = invocation_context.run_config
+        if isinstance(credentials := invocation_context.credential_service, RunCredentials):
+            credentials.remove_secrets(event.actions.state_delta)
+            add_credential_calls(invocation_context, event)
         secrets = get_run_secrets()
         if secrets is None or event.partial or not isinstance(run, AgentRunConfig):
             return
@@ -167,6 +174,7 @@ class GuardPlugin(BasePlugin):
         Raises:
             SessionResetError, TurnLostError, StoreError: see `ToolCallLog.begin`; the call is not made.
         """
+        add_credentials(tool)
         set_tool_timeout(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.start(tool_context.function_call_id or tool.name)
@@ -176,7 +184,9 @@ class GuardPlugin(BasePlugin):
                 _add_call(secrets, tool_context.function_call_id, tool_args, paths)
         if (error := _check_speakers(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
             return error or _check_agent_name(tool, tool_args)
-        if tool_context.tool_confirmation is None and self._has_standing_approval(tool, tool_context):
+        if tool_context.tool_confirmation is None and (
+            self._has_standing_approval(tool, tool_context) or _was_approved(tool_context)
+        ):
             tool_context.tool_confirmation = ToolConfirmation(confirmed=True)
         call = self._create_invocation(tool, tool_args, tool_context)
         set_current_call(call)
@@ -199,7 +209,7 @@ class GuardPlugin(BasePlugin):
     ) -> Any:
         """Store a tool call's result in the call log; return the result for the model, None to use the tool's own.
 
-        A request for a sign-in becomes an error, and so does a request for an approval in a session that is not stored.
+        A request for an approval becomes an error in a session that is not stored.
 
         Raises:
             TurnLostError, StoreError: see `ToolCallLog.end`.
@@ -211,11 +221,7 @@ class GuardPlugin(BasePlugin):
         if tool_context.actions.requested_tool_confirmations and not isinstance(tool_context.session, StoredSession):
             tool_context.actions.requested_tool_confirmations.clear()
             return _approval_unavailable_error(tool)
-        if tool_context.actions.requested_auth_configs:
-            tool_context.actions.requested_auth_configs.clear()
-            raw_result = _sign_in_unavailable_error(tool)
-        else:
-            raw_result = result
+        raw_result = result
         if tool_context.actions.requested_tool_confirmations:
             rule = self._get_approval_rule(tool, tool_context)
             try:
@@ -352,14 +358,6 @@ def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
     }
 
 
-def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return the error for a tool that needs a sign-in, which a conversation with several people cannot offer."""
-    return {
-        "error": f"{tool.name} was not called: it needs a sign-in, which is not possible in this conversation. "
-        "Say that it was not done, and why."
-    }
-
-
 async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
     """Return whether ADK asks a person for a confirmation instead of making the call."""
     if tool_context.tool_confirmation is not None:
@@ -398,8 +396,23 @@ def _add_call(
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
     """Return whether a person has decided on a logged call; ADK then starts it again, even if it was denied."""
     id_ = tool_context.function_call_id
-    return bool(entry.actions.requested_tool_confirmations) and any(
+    return bool(entry.actions.requested_tool_confirmations or entry.actions.requested_auth_configs) and any(
         answer.id == id_ for event in tool_context.session.events for answer in event.get_function_responses()
+    )
+
+
+def _was_approved(tool_context: ToolContext) -> bool:
+    """Return whether a person approved a call which then asked for a credential: ADK forgets the approval meanwhile."""
+    events = [event for event in tool_context.session.events if event.invocation_id == tool_context.invocation_id]
+    id_ = tool_context.function_call_id
+    if not any(id_ in event.actions.requested_auth_configs for event in events):
+        return False
+    requests = {request.call_id for request in find_confirmations(events) if request.tool_call_id == id_}
+    return any(
+        answer.id in requests and (answer.response or {}).get("confirmed") is True
+        for event in events
+        if event.author == "user"
+        for answer in event.get_function_responses()
     )
 
 

@@ -18,7 +18,6 @@ from google.adk.agents.invocation_context import LlmCallsLimitExceededError
 from google.adk.agents.run_config import StreamingMode, ToolThreadPoolConfig
 from google.adk.apps import App
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
-from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.sessions import InMemorySessionService
@@ -43,6 +42,7 @@ from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt, ReadMessages
 from core.sessions.resume import correction_run_id, list_run_ids
 from core.sessions.service import SessionService
+from core.signin.adk import RunCredentials, SignInService
 from core.store.workers.fencing import FencingToken
 from core.tools.adk_requests import (
     HumanDecision,
@@ -75,11 +75,6 @@ _NO_TELEMETRY = TelemetryConfig(
 
 #: Threads for tools that are plain functions; ADK would run those on the event loop.
 _TOOL_THREAD_POOL = ToolThreadPoolConfig(max_workers=32)
-
-
-with warnings.catch_warnings():  # ADK: the credential service is experimental
-    warnings.simplefilter("ignore")
-    _CREDENTIALS = InMemoryCredentialService()  # shared by all apps: it stores credentials by app and user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +143,7 @@ class AgentRuntime:
 
     Args:
         artifacts, memory: stores of files and memories; None to keep them in memory until the process ends.
+        sign_ins: credentials of people; None if nobody can sign in.
         progress_texts: text to show while a tool runs, by the tool's name; it replaces the tool's own text.
     """
 
@@ -158,6 +154,7 @@ class AgentRuntime:
         *,
         artifacts: BaseArtifactService | None = None,
         memory: BaseMemoryService | None = None,
+        sign_ins: SignInService | None = None,
         progress_texts: Mapping[str, str] = MappingProxyType({}),
         max_llm_calls: int = 25,
     ) -> None:
@@ -167,6 +164,7 @@ class AgentRuntime:
         self._progress_texts = {**BUILTIN_PROGRESS_TEXTS, **get_progress_texts(app), **progress_texts}
         self._artifacts = artifacts or InMemoryArtifactService()
         self._memory = memory or InMemoryMemoryService()
+        self._sign_ins = sign_ins
         self._has_memory_tool = has_memory_tool(app)
         # ADK: without it, an agent gets only what follows the newest message of a user
         self._reads_history = all(
@@ -177,7 +175,6 @@ class AgentRuntime:
             session_service=sessions,
             artifact_service=self._artifacts,
             memory_service=self._memory,
-            credential_service=_CREDENTIALS,
         )
 
     def get_media_support(self, model: str | None = None) -> SupportedFiles:
@@ -283,6 +280,9 @@ class AgentRuntime:
     def _bind_runner(self, request: RunRequest, secrets: RunSecrets) -> ResumableRunner:
         """Return a copy of the runner whose services write for one run."""
         runner = copy(self._runner)
+        with warnings.catch_warnings():  # ADK: the credential service is experimental
+            warnings.simplefilter("ignore")
+            runner.credential_service = RunCredentials(self._sign_ins, self.app.name, request.speakers)
         if isinstance(self.sessions, SessionService):
             runs = _list_runs(request.run_id, request.answers) if request.run_id is not None else ()
             runner.session_service = self.sessions.bind_run(runs, secrets)

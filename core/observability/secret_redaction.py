@@ -107,6 +107,10 @@ MAX_REDACTED_LEVELS = 20
 
 _known: set[str] = set()
 
+#: Notations of the newest secrets of `add_temporary_secret`, oldest first. A log line is searched for each.
+_temporary: dict[str, None] = {}
+MAX_TEMPORARY_NOTATIONS = 4096
+
 
 def add_secret(secret: str) -> None:
     """Add a text to the known secrets, which are redacted in this process from now on.
@@ -115,6 +119,17 @@ def add_secret(secret: str) -> None:
     """
     if len(secret) >= MIN_SECRET_LENGTH:
         _known.update(_list_notations(secret))
+
+
+def add_temporary_secret(secret: str) -> None:
+    """Do the same as `add_secret`, until many others follow."""
+    if len(secret) < MIN_SECRET_LENGTH:
+        return
+    for notation in _list_notations(secret):
+        _temporary.pop(notation, None)
+        _temporary[notation] = None
+    while len(_temporary) > MAX_TEMPORARY_NOTATIONS:
+        del _temporary[next(iter(_temporary))]
 
 
 def _list_notations(secret: str) -> set[str]:
@@ -156,12 +171,12 @@ def replace_known_secrets(text: str, mask: Callable[[int], str]) -> str:
 def has_known_secret(texts: Iterable[str]) -> bool:
     """Return whether one of many texts has a secret of `add_secret`."""
     joined = "\0".join(texts)
-    return any(secret in joined for secret in _known)
+    return any(secret in joined for secret in (*_known, *_temporary))
 
 
 def _find_known(text: str) -> list[tuple[int, int]]:
     """Return the start and the end of each known secret in a text; spans may overlap."""
-    known = (secret for secret in _known if secret in text)
+    known = (secret for secret in (*_known, *_temporary) if secret in text)
     return [found.span() for secret in known for found in re.finditer(re.escape(secret), text)]
 
 

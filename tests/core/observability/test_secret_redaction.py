@@ -14,6 +14,7 @@ from core.observability.secret_redaction import (
     RunSecrets,
     ValuePath,
     add_secret,
+    add_temporary_secret,
     describe_failure,
     format_error,
     get_value,
@@ -230,3 +231,12 @@ def test_the_secrets_of_a_long_answer_are_added_at_once() -> None:
 
     assert add(20).mask("secret 19, secret 7") == f"{MASK}, {MASK}"
     assert count_steps(lambda: add(400)) < 3 * count_steps(lambda: add(200))  # and not 4 or 8 times as many
+
+
+def test_temporary_secrets_are_redacted_until_many_others_follow() -> None:
+    add_temporary_secret("the first token")
+    assert redact_secrets("it is the first token.") == "it is [redacted]."
+    for number in range(4096):
+        add_temporary_secret(f"token-{number}-of-many")
+    assert redact_secrets("it is the first token.") == "it is the first token."
+    assert redact_secrets("it is token-4095-of-many.") == "it is [redacted]."

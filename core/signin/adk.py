@@ -1,0 +1,411 @@
+"""ADK's side of sign-ins: each tool call gets the credentials of the one person who speaks in the run.
+
+Credentials are only in the state of the call itself, under ADK's `temp:` keys, while its tool runs. Nothing that the
+tool returns or stores in ADK's state may have one.
+"""
+
+import base64
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from fastapi.openapi.models import APIKey, HTTPBase, OAuth2
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, HttpAuth, HttpCredentials, OAuth2Auth
+from google.adk.auth.auth_schemes import OpenIdConnectWithConfig
+from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
+from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
+from google.adk.events.event import Event
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from core.errors import SignInError
+from core.messages.identity import BOT_PREFIX, User
+from core.observability.secret_redaction import RunSecrets, add_temporary_secret
+from core.sessions.writer import StoredSession
+from core.signin.credentials import CredentialStore
+from core.signin.pending import PendingSignIns
+from core.signin.target import Credential, CredentialKind, Person, SignInTarget, host_label
+from core.tools.adk_requests import CREDENTIAL_CALL, CredentialOwner, set_credential_owner
+
+#: ADK: prefix of the state key under which a tool finds a credential.
+_STATE_PREFIX = "temp:"
+
+#: ADK: ends and beginnings of the state keys by which OpenAPI tools keep a credential, and count its failures, in a
+#: session that several people share.
+_SHARED_SUFFIX = "_existing_exchanged_credential"
+_SHARED_PREFIXES = ("_adk_reauth_requests:", "_adk_recovery_refreshes:")
+
+#: The most runs of a tool within one call: without a credential, with it, and with a refreshed one.
+_MAX_TRIES = 3
+
+#: Credential requests of an agent that runs as a tool, for the call of the agent; None outside of such a call.
+_child_requests: ContextVar[list[AuthConfig] | None] = ContextVar("child_requests", default=None)
+
+
+class SignInService:
+    """Credentials of people for the tools of all agents.
+
+    Args:
+        platforms: the platforms on which a person can sign in.
+        client_secrets: secrets of OAuth clients, by client id, for tools whose requests have none.
+    """
+
+    def __init__(
+        self,
+        store: CredentialStore,
+        pending: PendingSignIns,
+        *,
+        platforms: Collection[str],
+        client_secrets: Mapping[str, str],
+    ) -> None:
+        self.store = store
+        self.pending = pending
+        self.platforms = frozenset(platforms)
+        self.client_secrets = dict(client_secrets)
+        #: The targets that tools have asked for in this process: by app, agent and tool, and then by credential key.
+        self._targets = dict[tuple[str, str, str], dict[str, SignInTarget]]()
+
+    def add_target(self, tool: tuple[str, str, str], target: SignInTarget) -> None:
+        self._targets.setdefault(tool, {})[target.credential_key] = target
+
+    def get_targets(self, tool: tuple[str, str, str]) -> Mapping[str, SignInTarget]:
+        return dict(self._targets.get(tool, {}))
+
+
+class RunCredentials(BaseCredentialService):
+    """ADK credential service of one run: it has only the credentials of the person who speaks in it.
+
+    The person is fixed when the run begins: a tool that changes the run's configuration or state gets no others.
+
+    Args:
+        service: None if sign-in is off.
+        app: the name of the ADK app.
+        speakers: the people whose words are in the run.
+    """
+
+    def __init__(self, service: SignInService | None, app: str, speakers: Sequence[User]) -> None:
+        self._service = service
+        self._app = app
+        self._person, self._refusal = _find_person(service, speakers)
+        self._client_secrets = dict(service.client_secrets if service is not None else {})
+        self._secrets = RunSecrets()
+
+    async def load_credential(
+        self, auth_config: AuthConfig, callback_context: CallbackContext
+    ) -> AuthCredential | None:
+        """Return the person's credential for a tool's configuration; None without one.
+
+        Raises:
+            SignInUnavailableError: the token has expired, and the service cannot be reached to refresh it.
+        """
+        try:
+            target = self._read_target(auth_config)
+        except SignInError:
+            return None
+        credential = await self.get_credential(target)
+        return None if credential is None else to_adk_credential(target, credential)
+
+    async def save_credential(self, auth_config: AuthConfig, callback_context: CallbackContext) -> None:
+        """Store nothing: a credential is only stored when its person has signed in."""
+
+    async def get_credential(self, target: SignInTarget) -> Credential | None:
+        """Return the person's credential for a target; see `load_credential`."""
+        if self._service is None or self._person is None:
+            return None
+        credential = await self._service.store.get(self._person, self._app, target)
+        if credential is not None:
+            self._hide(credential)
+        return credential
+
+    def clear_shared_state(self, state: dict[str, Any]) -> None:
+        """Remove what ADK's tools keep about credentials in a session's loaded state, in place."""
+        for key in [key for key in state if _is_shared(key)]:
+            del state[key]
+
+    def remove_secrets(self, delta: dict[str, Any]) -> None:
+        """Remove values with a credential from a change of ADK's state, in place."""
+        for key, value in list(delta.items()):
+            if _is_shared(key) or (not key.startswith(_STATE_PREFIX) and self._has_secret(value)):
+                del delta[key]
+
+    async def run_tool(
+        self, tool: BaseTool, run: Callable[..., Awaitable[Any]], args: dict[str, Any], tool_context: ToolContext
+    ) -> Any:
+        """Run a tool with the person's credentials, and return its result without them.
+
+        A tool that asks for a credential runs again if the person has one. Without one, ADK asks for it, and the run
+        waits for the person.
+        """
+        requested = tool_context.actions.requested_auth_configs
+        given = dict[str, Credential]()
+        children = list[AuthConfig]()
+        token = _child_requests.set(children) if isinstance(tool, AgentTool) else None
+        try:
+            for _ in range(_MAX_TRIES):
+                injected = await self._inject(tool, tool_context, given)
+                result = await run(args=args, tool_context=tool_context)
+                for key in injected:
+                    tool_context.actions.state_delta.pop(key, None)
+                if children and isinstance(tool_context.session, StoredSession):
+                    requested[tool_context.function_call_id or ""] = children.pop()
+                if not requested:
+                    break
+                (config,) = requested.values()
+                target = self._read_target(config, tool)
+                if not await self._renew(tool, tool_context, target, given):
+                    await self._ask(tool, tool_context, config, target)
+                    break
+                requested.clear()
+            else:
+                raise SignInError(f"{target.label} refuses the credential")
+        except SignInError as error:
+            requested.clear()
+            result = {"error": f"{tool.name} was not called: {error}. Say that it was not done, and why."}
+        finally:
+            self.remove_secrets(tool_context.actions.state_delta)
+            if token is not None:
+                _child_requests.reset(token)
+        return self._secrets.mask(result) if self._has_secret(result) else result
+
+    async def _inject(self, tool: BaseTool, tool_context: ToolContext, given: dict[str, Credential]) -> Sequence[str]:
+        """Write the credentials for a tool to the state of its call, and return the state's keys.
+
+        ADK's state has placeholders of former sign-ins: they are hidden.
+        """
+        state = tool_context.session.state
+        self.clear_shared_state(state)
+        targets = await self._find_targets(tool, tool_context)
+        keys = {key for key, value in state.items() if key.startswith(_STATE_PREFIX) and _is_credential(value)}
+        changes: dict[str, Any] = dict.fromkeys(keys)
+        for key, target in targets.items():
+            if (credential := await self.get_credential(target)) is not None:
+                given[key] = credential
+                adk_credential = to_adk_credential(target, credential)
+                changes[_STATE_PREFIX + key] = adk_credential.model_dump(mode="json", exclude_none=True)
+        tool_context.actions.state_delta.update(changes)
+        return list(changes)
+
+    async def _find_targets(self, tool: BaseTool, tool_context: ToolContext) -> Mapping[str, SignInTarget]:
+        """Return the targets of a tool by credential key, with that for which its call waited in another process."""
+        if self._service is None or self._person is None:
+            return {}
+        name = self._app, tool_context.agent_name, tool.name
+        call = tool_context.session.id, tool_context.invocation_id, tool_context.function_call_id or ""
+        targets = self._service.get_targets(name)
+        if targets or not self._was_requested(tool_context):
+            return targets
+        target = await self._service.pending.get(self._person, *call)
+        if target is not None:
+            self._service.add_target(name, target)
+        return self._service.get_targets(name)
+
+    def _was_requested(self, tool_context: ToolContext, key: str | None = None) -> bool:
+        """Return whether this call, or any of the run for a credential key, has asked for a credential before."""
+        return any(
+            id_ == tool_context.function_call_id if key is None else config.credential_key == key
+            for event in tool_context.session.events
+            if event.invocation_id == tool_context.invocation_id
+            for id_, config in event.actions.requested_auth_configs.items()
+        )
+
+    async def _renew(
+        self, tool: BaseTool, tool_context: ToolContext, target: SignInTarget, given: Mapping[str, Credential]
+    ) -> bool:
+        """Return whether a tool that asks for a credential should run again, since there is one that it did not have.
+
+        Raises:
+            SignInError: nobody can sign in for this call.
+        """
+        if self._service is None or self._person is None:
+            raise SignInError(self._refusal)
+        self._service.add_target((self._app, tool_context.agent_name, tool.name), target)
+        had = given.get(target.credential_key)
+        if had is None:
+            return await self.get_credential(target) is not None
+        renewed = await self._service.store.refresh(self._person, self._app, target, rejected=had.secret)
+        return renewed is not None
+
+    async def _ask(self, tool: BaseTool, tool_context: ToolContext, config: AuthConfig, target: SignInTarget) -> None:
+        """Prepare a request to the person, which ADK stores after the call.
+
+        Raises:
+            SignInError: the person cannot be asked for this.
+        """
+        assert self._service is not None, "`_renew` has checked it"
+        assert self._person is not None, "`_renew` has checked it"
+        if not isinstance(tool_context.session, StoredSession):
+            if (children := _child_requests.get()) is not None:
+                children.append(config)
+            raise SignInError(f"{target.label} is not connected yet")
+        if self._was_requested(tool_context, target.credential_key):
+            raise SignInError(f"the user has not connected {target.label}, or it does not accept the sign-in")
+        call = tool_context.session.id, tool_context.invocation_id, tool_context.function_call_id or ""
+        if not await self._service.pending.put(self._person, *call, target):
+            raise SignInError("the user was asked to sign in too often today")
+        person = self._person
+        set_credential_owner(config, CredentialOwner(person.platform, person.workspace, person.id, target.label))
+        if tool_context.tool_confirmation is not None:  # see `add_credential_calls`
+            tool_context.actions.skip_summarization = True
+
+    def _read_target(self, config: AuthConfig, tool: BaseTool | None = None) -> SignInTarget:
+        """Return the target of a tool's configuration or request, with the client's secret if it is known.
+
+        ADK leaves the secret out of requests, but it is in the tool's own configuration.
+
+        Raises:
+            SignInError: it is of a kind that no person can complete.
+        """
+        own = getattr(tool, "auth_credential", None)
+        for credential in (own, config.raw_auth_credential):
+            oauth = credential.oauth2 if isinstance(credential, AuthCredential) else None
+            if oauth is not None and oauth.client_id and oauth.client_secret:
+                self._client_secrets[oauth.client_id] = oauth.client_secret
+        return read_target(config, self._client_secrets)
+
+    def _hide(self, credential: Credential) -> None:
+        for text in _list_forms(credential):
+            self._secrets.add(text)
+            add_temporary_secret(text)
+
+    def _has_secret(self, value: Any) -> bool:
+        return not self._secrets.is_empty and self._secrets.mask(value) != value
+
+
+def add_credential_calls(context: InvocationContext, event: Event) -> None:
+    """Add the calls that ask for credentials to the event of a tool's response, in place.
+
+    ADK 2.13 makes no such calls if the tool's own call was made after an approval, and it calls the model again.
+    """
+    configs = event.actions.requested_auth_configs
+    asked = {
+        (call.args or {}).get("functionCallId")
+        for asking in context.session.events
+        for call in asking.get_function_calls()
+        if call.name == CREDENTIAL_CALL and asking.invocation_id == event.invocation_id
+    }
+    if not configs or event.content is None or configs.keys() & asked:
+        return
+    parts = event.content.parts = list(event.content.parts or ())
+    event.long_running_tool_ids = set(event.long_running_tool_ids or ())
+    for call_id, config in configs.items():
+        arguments = AuthToolArguments(function_call_id=call_id, auth_config=config)
+        call = types.FunctionCall(
+            name=CREDENTIAL_CALL,
+            id=f"adk-{uuid.uuid4()}",
+            args=arguments.model_dump(mode="json", exclude_none=True, by_alias=True),
+        )
+        event.long_running_tool_ids.add(call.id or "")
+        parts.append(types.Part(function_call=call))
+
+
+def add_credentials(tool: BaseTool) -> None:
+    """Change a tool in place, once, so that each call runs with the credentials of its run's person."""
+    run = tool.run_async
+    if getattr(run, "has_credentials", False) or getattr(run, "has_limit", False):
+        return
+
+    async def run_with_credentials(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        credentials = tool_context.get_invocation_context().credential_service
+        if not isinstance(credentials, RunCredentials):
+            return await run(args=args, tool_context=tool_context)
+        return await credentials.run_tool(tool, run, args, tool_context)
+
+    run_with_credentials.__dict__["has_credentials"] = True
+    tool.__dict__["run_async"] = run_with_credentials
+
+
+def read_target(config: AuthConfig, client_secrets: Mapping[str, str]) -> SignInTarget:
+    """Return the target of ADK's configuration of a credential.
+
+    Raises:
+        SignInError: it is of a kind that no person can complete.
+    """
+    key = config.credential_key or ""
+    scheme = config.auth_scheme
+    oauth = config.raw_auth_credential.oauth2 if config.raw_auth_credential else None
+    match scheme:
+        case OAuth2() if scheme.flows.authorizationCode is not None:
+            flow = scheme.flows.authorizationCode
+            urls = flow.authorizationUrl or "", flow.tokenUrl or "", ""
+            scopes = tuple(flow.scopes or ())
+        case OpenIdConnectWithConfig():
+            urls = scheme.authorization_endpoint, scheme.token_endpoint, scheme.revocation_endpoint or ""
+            scopes = tuple(scheme.scopes or ())
+        case APIKey():
+            label = scheme.description or f"API key {scheme.name}"
+            return SignInTarget(credential_key=key, kind=CredentialKind.API_KEY, label=label)
+        case HTTPBase() if scheme.scheme.lower() in ("basic", "bearer"):
+            label = scheme.description or f"HTTP {scheme.scheme.lower()} authentication"
+            return SignInTarget(credential_key=key, kind=CredentialKind(scheme.scheme.lower()), label=label)
+        case _:
+            raise SignInError(f"a person cannot sign in by {type(scheme).__name__}")
+    if oauth is None or not oauth.client_id:
+        raise SignInError("its OAuth client has no client_id")
+    authorization_url, token_url, revocation_url = urls
+    return SignInTarget(
+        credential_key=key,
+        kind=CredentialKind.OAUTH,
+        label=host_label(authorization_url),
+        authorization_url=authorization_url,
+        token_url=token_url,
+        revocation_url=revocation_url,
+        client_id=oauth.client_id,
+        client_secret=oauth.client_secret or client_secrets.get(oauth.client_id, ""),
+        scopes=scopes,
+        audience=oauth.audience or "",
+        token_auth_method=oauth.token_endpoint_auth_method or "client_secret_basic",
+    )
+
+
+def to_adk_credential(target: SignInTarget, credential: Credential) -> AuthCredential:
+    """Return a credential as ADK's tools use it: without a refresh token and an expiry, so that ADK never refreshes."""
+    match target.kind:
+        case CredentialKind.OAUTH:
+            oauth = OAuth2Auth(access_token=credential.secret)
+            return AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=oauth)
+        case CredentialKind.API_KEY:
+            return AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=credential.secret)
+        case CredentialKind.BEARER:
+            given = HttpCredentials(token=credential.secret)
+        case CredentialKind.BASIC:
+            given = HttpCredentials(username=credential.username, password=credential.secret)
+    http = HttpAuth(scheme=target.kind.value, credentials=given)
+    return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
+
+
+def _find_person(service: SignInService | None, speakers: Sequence[User]) -> tuple[Person | None, str]:
+    """Return the person as whom a run acts; if it acts as nobody, the reason."""
+    if service is None:
+        return None, "it needs a sign-in, which the operator has not set up"
+    if len(speakers) > 1:
+        return None, "it acts as one person, and messages of several people led to this call: one of them can ask anew"
+    if not speakers or not speakers[0].id or speakers[0].id.startswith(BOT_PREFIX):
+        return None, "it acts as a person, and no person asked for it"
+    if speakers[0].platform not in service.platforms:
+        return None, "it needs a sign-in, which the operator has not set up here"
+    return Person.of(speakers[0]), ""
+
+
+def _is_shared(key: str) -> bool:
+    return key.endswith(_SHARED_SUFFIX) or key.startswith(_SHARED_PREFIXES)
+
+
+def _is_credential(value: Any) -> bool:
+    has_type = isinstance(value, Mapping) and not {"auth_type", "authType"}.isdisjoint(value)
+    return has_type or isinstance(value, AuthCredential)
+
+
+def _list_forms(credential: Credential) -> Iterator[str]:
+    """Yield a secret as it passes through ADK, and in base64."""
+    texts = [credential.secret]
+    if credential.username:
+        texts.append(f"{credential.username}:{credential.secret}")
+    for text in texts:
+        yield text
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(text.encode()).decode().rstrip("=")
