@@ -81,6 +81,7 @@ AGENT_REMOVED = "The agent that asked for this was removed, so nothing was done.
 
 # questions
 HAS_QUESTION = "I have a question."
+USES_ACCOUNT = "The call may use the account of {name} at {services}."
 NEEDS_SIGN_IN = "I need your sign-in at another service to continue."
 QUESTION_HEADING = "**Question**"
 NEEDS_ANSWER = "I need your answer to continue."

@@ -13,6 +13,7 @@ from channels.replies.buttons import approval_buttons
 from core.messages.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
 from core.messages.inbox_message import storable_text
 from core.observability.secret_redaction import redact_json_secrets, redact_secrets
+from core.tools.adk_confirmations import Account
 from core.tools.human_requests import Approval, HumanRequest
 from core.tools.shown_arguments import fit_arguments
 
@@ -48,6 +49,7 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
     parts = [
         say(words.APPROVE_TOOL, tool=format_tool(approval.tool)),
         plain_line(redact_secrets(storable_text(approval.hint[: 4 * MAX_HINT])))[:MAX_HINT],
+        _account_text(approval.account, say),
         _fence(shown.text),
         say(words.CHARACTERS_HIDDEN, count=f"{shown.missing:,}") if shown.missing else "",
         say(words.ARGUMENTS_IN_FILE, name=ARGUMENTS_FILE) if shown.missing and approval.is_readable else "",
@@ -89,6 +91,13 @@ def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool =
     may_approve = approval.permits("approved")
     may_always = approval.permits("always")
     return approval_buttons(approval.id, say, may_approve=may_approve, may_always=may_always)
+
+
+def _account_text(account: Account | None, say: MessageCatalog) -> str:
+    if account is None:
+        return ""
+    services = ", ".join(map(plain_line, account.services))
+    return say(words.USES_ACCOUNT, name=plain_line(account.name) or say(words.UNKNOWN_USER), services=services)
 
 
 def _state_text(approval: Approval, say: MessageCatalog) -> str:

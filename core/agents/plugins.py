@@ -42,7 +42,7 @@ from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.prompt_text import SteeringPrompt
 from core.sessions.writer import StoredSession
-from core.signin.adk import RunCredentials, add_credential_calls, add_credentials
+from core.signin.adk import RunCredentials, add_credential_calls, add_credentials, find_account
 from core.tools.adk_confirmations import (
     ApprovalRule,
     ArgumentPath,
@@ -225,7 +225,8 @@ class GuardPlugin(BasePlugin):
         if tool_context.actions.requested_tool_confirmations:
             rule = self._get_approval_rule(tool, tool_context)
             try:
-                set_approval_rule(tool_context, rule, find_secret_paths(_get_schema(tool) or {}, tool_args))
+                account = await find_account(tool, tool_context)
+                set_approval_rule(tool_context, rule, find_secret_paths(_get_schema(tool) or {}, tool_args), account)
             except SchemaError as error:  # people would see a secret, or not all that they approve
                 tool_context.actions.requested_tool_confirmations.clear()
                 tool_context.actions.skip_summarization = None

@@ -282,12 +282,15 @@ class AgentRuntime:
         runner = copy(self._runner)
         with warnings.catch_warnings():  # ADK: the credential service is experimental
             warnings.simplefilter("ignore")
-            runner.credential_service = RunCredentials(self._sign_ins, self.app.name, request.speakers)
+            credentials = RunCredentials(self._sign_ins, self.app.name, request.speakers)
+        runner.credential_service = credentials
         if isinstance(self.sessions, SessionService):
             runs = _list_runs(request.run_id, request.answers) if request.run_id is not None else ()
             runner.session_service = self.sessions.bind_run(runs, secrets)
         if request.run_id is not None and isinstance(self._artifacts, ArtifactService):
-            runner.artifact_service = self._artifacts.bind_run(request.run_id, request.generation, request.fence)
+            runner.artifact_service = self._artifacts.bind_run(
+                request.run_id, request.generation, request.fence, credentials.secrets
+            )
         if isinstance(self._memory, MemoryService):
             runner.memory_service = self._memory.bind_run(
                 request.session_id, request.generation, request.fence, secrets

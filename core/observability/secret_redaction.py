@@ -277,6 +277,10 @@ class RunSecrets:
             case _:
                 return value
 
+    def is_in(self, data: bytes) -> bool:
+        """Return whether bytes have a copy of a secret of ASCII characters."""
+        return self._copies is not None and self._copies.search(data.decode("latin-1")) is not None
+
     def find_paths(self, value: Any, path: ValuePath = ()) -> Iterator[ValuePath]:
         """Yield the paths of the texts and numbers in a JSON value that have a secret."""
         match value:

@@ -13,8 +13,10 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_p
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.errors import ToolError
 from core.messages.identity import to_one_line
 from core.models.media import UNKNOWN_TYPE, fit_file_name, identify_file
+from core.observability.secret_redaction import RunSecrets
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value
 from core.sessions.lifecycle import lock_session_row
@@ -52,20 +54,28 @@ class ArtifactService(BaseArtifactService):
         run_id: the id of the run that saves artifacts; None outside of a run.
         generation: the session generation in which the run began; None for any, and not to check the fence.
         fence: the fencing token of the run's turn.
+        credentials: texts that no file may have.
     """
 
     database: Database
     run_id: str | None = None
     generation: int | None = None
     fence: FencingToken | None = None
+    credentials: RunSecrets | None = None
 
-    def bind_run(self, run_id: str, generation: int | None, fence: FencingToken | None = None) -> "ArtifactService":
+    def bind_run(
+        self,
+        run_id: str,
+        generation: int | None,
+        fence: FencingToken | None = None,
+        credentials: RunSecrets | None = None,
+    ) -> "ArtifactService":
         """Return a copy of the service that stores artifacts with the id of a run.
 
         Saves and deletions of the copy raise `SessionResetError` after a reset of the session, and `TurnLostError` once
         another worker has claimed the turn. Without a `generation`, neither is checked.
         """
-        return replace(self, run_id=run_id, generation=generation, fence=fence)
+        return replace(self, run_id=run_id, generation=generation, fence=fence, credentials=credentials)
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
         """Return the newest version of each file that a turn (`Turn.origin`) and its reruns saved.
@@ -100,10 +110,13 @@ class ArtifactService(BaseArtifactService):
         Raises:
             SessionResetError: the session was reset.
             TurnLostError: another worker owns the turn.
+            ToolError: the file has a credential of a person.
         """
         scope = _get_scope(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
         data = part.inline_data.data if part.inline_data else part.text.encode() if part.text else None
+        if self.credentials is not None and data and self.credentials.is_in(data):
+            raise ToolError(f"{filename} is not saved: it has a credential of a person")
         blob = part.inline_data and part.inline_data.model_copy(update={"data": None})
         metadata = part.model_copy(update={"inline_data": blob, "text": None})
         values = {

@@ -30,6 +30,7 @@ from core.sessions.writer import StoredSession
 from core.signin.credentials import CredentialStore
 from core.signin.pending import PendingSignIns
 from core.signin.target import Credential, CredentialKind, Person, SignInTarget, host_label
+from core.tools.adk_confirmations import Account
 from core.tools.adk_requests import CREDENTIAL_CALL, CredentialOwner, set_credential_owner
 
 #: ADK: prefix of the state key under which a tool finds a credential.
@@ -86,14 +87,18 @@ class RunCredentials(BaseCredentialService):
         service: None if sign-in is off.
         app: the name of the ADK app.
         speakers: the people whose words are in the run.
+
+    Attributes:
+        secrets: the forms of the credentials that the run has used.
     """
 
     def __init__(self, service: SignInService | None, app: str, speakers: Sequence[User]) -> None:
         self._service = service
         self._app = app
         self._person, self._refusal = _find_person(service, speakers)
+        self._name = speakers[0].name if speakers else ""
         self._client_secrets = dict(service.client_secrets if service is not None else {})
-        self._secrets = RunSecrets()
+        self.secrets = RunSecrets()
 
     async def load_credential(
         self, auth_config: AuthConfig, callback_context: CallbackContext
@@ -121,6 +126,17 @@ class RunCredentials(BaseCredentialService):
         if credential is not None:
             self._hide(credential)
         return credential
+
+    async def find_account(self, tool: BaseTool, tool_context: ToolContext) -> Account | None:
+        """Return the person's accounts that a call may use: all of the app, if it is unknown what the tool needs."""
+        if self._service is None or self._person is None:
+            return None
+        targets = self._service.get_targets((self._app, tool_context.agent_name, tool.name))
+        signed_in = [
+            sign_in.label for sign_in in await self._service.store.list(self._person) if sign_in.app == self._app
+        ]
+        services = {target.label for target in targets.values()} or set(signed_in)
+        return Account(self._name, tuple(sorted(services))) if services else None
 
     def clear_shared_state(self, state: dict[str, Any]) -> None:
         """Remove what ADK's tools keep about credentials in a session's loaded state, in place."""
@@ -170,7 +186,7 @@ class RunCredentials(BaseCredentialService):
             self.remove_secrets(tool_context.actions.state_delta)
             if token is not None:
                 _child_requests.reset(token)
-        return self._secrets.mask(result) if self._has_secret(result) else result
+        return self.secrets.mask(result) if self._has_secret(result) else result
 
     async def _inject(self, tool: BaseTool, tool_context: ToolContext, given: dict[str, Credential]) -> Sequence[str]:
         """Write the credentials for a tool to the state of its call, and return the state's keys.
@@ -269,11 +285,11 @@ class RunCredentials(BaseCredentialService):
 
     def _hide(self, credential: Credential) -> None:
         for text in _list_forms(credential):
-            self._secrets.add(text)
+            self.secrets.add(text)
             add_temporary_secret(text)
 
     def _has_secret(self, value: Any) -> bool:
-        return not self._secrets.is_empty and self._secrets.mask(value) != value
+        return not self.secrets.is_empty and self.secrets.mask(value) != value
 
 
 def add_credential_calls(context: InvocationContext, event: Event) -> None:
@@ -301,6 +317,12 @@ def add_credential_calls(context: InvocationContext, event: Event) -> None:
         )
         event.long_running_tool_ids.add(call.id or "")
         parts.append(types.Part(function_call=call))
+
+
+async def find_account(tool: BaseTool, tool_context: ToolContext) -> Account | None:
+    """Return the accounts of the run's person that a call may use."""
+    credentials = tool_context.get_invocation_context().credential_service
+    return await credentials.find_account(tool, tool_context) if isinstance(credentials, RunCredentials) else None
 
 
 def add_credentials(tool: BaseTool) -> None:

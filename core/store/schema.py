@@ -231,6 +231,7 @@ human_requests = sa.Table(
     sa.Column("answer_authors", sa.JSON, nullable=False),
     sa.Column("answer_run", sa.Text),
     sa.Column("drafts", sa.JSON, nullable=False),
+    sa.Column("account", sa.JSON(none_as_null=True)),
 )
 sa.Index(
     "ix_human_requests_open",

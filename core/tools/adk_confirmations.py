@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from google.adk.events.event import Event
@@ -61,6 +61,23 @@ class ApprovalRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """The accounts at other services that a call may use.
+
+    Attributes:
+        name: the name of the person whose accounts they are.
+        services: the names of the services.
+    """
+
+    name: str
+    services: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, data: Any) -> Account | None:
+        return cls(data["name"], tuple(data["services"])) if data else None
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmationRequest:
     """Tool call that needs a person's approval before it is made.
 
@@ -72,6 +89,7 @@ class ConfirmationRequest:
         approvers: see `ApprovalRule`; None for those of the settings.
         tool_hash: see `ApprovalRule`; empty if a workflow makes the call.
         secret_paths: the paths of the arguments that the tool's schema marks as secret; they are not shown.
+        account: the accounts that the call may use; None for none.
     """
 
     run: str
@@ -84,6 +102,7 @@ class ConfirmationRequest:
     may_allow_always: bool = True
     secret_paths: tuple[ArgumentPath, ...] = ()
     tool_hash: str = ""
+    account: Account | None = None
 
     @property
     def arguments_hash(self) -> str:
@@ -147,6 +166,7 @@ def _parse_confirmation(
         may_allow_always=bool(found.get("always")),
         secret_paths=tuple(map(tuple, found.get("secret_paths") or ())),
         tool_hash=str(found.get("tool_hash") or ""),
+        account=Account.from_json(found.get("account")),
     )
 
 
@@ -166,7 +186,12 @@ def _parse_node_confirmation(run: str, question: types.FunctionCall) -> Confirma
     )
 
 
-def set_approval_rule(context: ToolContext, rule: ApprovalRule, secret_paths: Sequence[ArgumentPath] = ()) -> None:
+def set_approval_rule(
+    context: ToolContext,
+    rule: ApprovalRule,
+    secret_paths: Sequence[ArgumentPath] = (),
+    account: Account | None = None,
+) -> None:
     """Write the rule of a tool's approvals to the confirmation request that the tool has just made.
 
     A payload of the tool that is a dict keeps its other keys; any other payload is replaced, and a request with a
@@ -181,6 +206,7 @@ def set_approval_rule(context: ToolContext, rule: ApprovalRule, secret_paths: Se
         "always": rule.may_allow_always and confirmation.payload is None,
         "tool_hash": rule.tool_hash,
         "secret_paths": [list(path) for path in secret_paths],
+        "account": account and asdict(account),
     }
     confirmation.payload = {**payload, _RULE_KEY: values}
 

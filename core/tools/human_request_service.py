@@ -185,6 +185,7 @@ class HumanRequestService:
             "may_allow_always": request.may_allow_always and OTHERS not in approvers,
             "tool_hash": request.tool_hash,
             "secret_paths": [list(path) for path in request.secret_paths],
+            "account": request.account and asdict(request.account),
         }
 
     async def get(self, id_: str) -> HumanRequest | None:

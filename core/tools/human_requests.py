@@ -17,7 +17,7 @@ from core.messages.inbox_message import InboxMessage
 from core.sessions.resume import INPUT_CALL
 from core.store.errors import name_row
 from core.store.schema import human_requests, turns
-from core.tools.adk_confirmations import ArgumentPath
+from core.tools.adk_confirmations import Account, ArgumentPath
 from core.tools.adk_requests import CHOICE_TOOL, CredentialOwner, MessageAnswer
 from core.tools.question_form import Entries, EntryError, QuestionForm, create_form
 from core.tools.secret_answers import has_secret_fields, mask_answer
@@ -87,6 +87,7 @@ class Approval(HumanRequest):
         app_name: the name of the agent.
         tool_hash: see `core.tools.adk_confirmations.ApprovalRule`.
         secret_paths: the paths of the arguments that are not shown.
+        account: the accounts that the call may use; None for none.
     """
 
     hint: str
@@ -94,6 +95,7 @@ class Approval(HumanRequest):
     app_name: str = ""
     tool_hash: str = ""
     secret_paths: frozenset[ArgumentPath] = frozenset()
+    account: Account | None = None
 
     @cached_property
     def shown_arguments(self) -> ShownArguments:
@@ -289,4 +291,5 @@ def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
         app_name=row.agent,
         tool_hash=row.tool_hash,
         secret_paths=frozenset(map(tuple, row.secret_paths)),
+        account=Account.from_json(row.account),
     )

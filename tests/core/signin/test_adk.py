@@ -19,6 +19,7 @@ from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTo
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.openapi_tool import OpenAPIToolset
 from google.adk.tools.tool_context import ToolContext
+from google.genai import types
 
 from core.agents.events import StreamEvent
 from core.agents.factory import create_plugins
@@ -28,12 +29,14 @@ from core.messages.identity import User
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.privacy.vault import Vault
+from core.sessions.artifacts import ArtifactService
 from core.sessions.service import SessionService
 from core.signin.adk import SignInService, read_target
 from core.signin.credentials import CredentialStore
 from core.signin.pending import PendingSignIns
 from core.signin.target import Credential, CredentialKind, Person
 from core.store.database import Database
+from core.tools.adk_confirmations import Account
 from core.tools.adk_requests import CredentialRequest, Decision, SignInDecision
 from core.tools.call_log import ToolCallLog
 from tests.core.signin.conftest import CALLBACK, Provider
@@ -164,7 +167,8 @@ class Bot:
         root = LlmAgent(name="root", model=adapter(ScriptedProvider(*answers)), tools=list(tools))
         app = App(name="asks", root_agent=root, plugins=create_plugins(ToolCallLog(self.database)))
         sessions = SessionService(self.database, TokenCounter(self._folder))
-        runtime = AgentRuntime(app, sessions, sign_ins=sign_ins if is_on else None)
+        artifacts = ArtifactService(self.database)
+        runtime = AgentRuntime(app, sessions, artifacts=artifacts, sign_ins=sign_ins if is_on else None)
         self._stack.push_async_callback(runtime.aclose)
         return Conversation(runtime, sessions, self.database)
 
@@ -294,6 +298,7 @@ def register(provider: Provider) -> tuple[str, str]:
 
 
 async def connect(bot: Bot, tool: Any, user: str = "ada") -> None:
+    """Sign Ada in for a tool."""
     (request,) = (await run(bot.create([tool], CALL), "connect", ADA)).sign_ins
     decision = await bot.sign_in(request, user)
     assert (await run(bot.create([tool], "Done."), "connect", ADA, decisions=[decision])).text == "Done."
@@ -407,6 +412,33 @@ async def test_a_tool_that_returns_its_token_returns_none(bot: Bot, service: Ser
     conversation = bot.create([FunctionTool(whoami)], CALL, "Done.")
     await run(conversation, "run-2", ADA)
     assert (await get_results(conversation))[-1] == {"headers": ["Bearer [redacted]"]}
+
+
+async def test_a_tool_cannot_save_its_token_in_a_file(bot: Bot, service: Service) -> None:
+    config = service.config()
+
+    async def whoami(tool_context: ToolContext) -> Any:
+        credential = tool_context.get_auth_response(config)
+        if credential is None or credential.oauth2 is None:
+            tool_context.request_credential(config)
+            return {"status": "pending"}
+        await tool_context.save_artifact("token.txt", types.Part(text=f"it is {credential.oauth2.access_token}"))
+        return "saved"
+
+    await connect(bot, FunctionTool(whoami))
+    conversation = bot.create([FunctionTool(whoami)], CALL, "Sorry.")
+    await run(conversation, "run-2", ADA)
+    assert "token.txt is not saved" in str((await get_results(conversation))[-1])
+
+
+async def test_an_approval_names_the_account_of_the_call(bot: Bot, service: Service) -> None:
+    await connect(bot, service.function())
+    tool = service.function()
+    tool._require_confirmation = True
+    (approval,) = (await run(bot.create([tool], CALL), "run-2", ADA)).confirmations
+    assert approval.account == Account("Ada", ("127.0.0.1",))
+    (approval,) = (await run(bot.create([tool], CALL), "run-3", GRACE)).confirmations
+    assert approval.account is None
 
 
 async def test_an_api_key_and_a_password_are_the_persons(bot: Bot) -> None:

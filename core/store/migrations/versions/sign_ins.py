@@ -1,4 +1,4 @@
-"""Sign-ins of people at other services."""
+"""Sign-ins of people at other services, and the accounts that a call to approve may use."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -28,5 +28,6 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_sign_ins"),
     )
+    op.add_column("human_requests", sa.Column("account", sa.JSON(none_as_null=True), nullable=True))
     columns = ["platform", "person", "workspace", "app", "credential_key", "fingerprint"]
     op.create_index("ix_sign_ins_person", "sign_ins", columns, unique=True)
