@@ -17,6 +17,9 @@ from core.privacy import export_attachments as exported
 from core.privacy.deletion import DeletionPreview, DeletionRequest, DeletionResult, DeletionService, wipe
 from core.privacy.export import ExportFormat, stream_export
 from core.privacy.transcript import stream_runs
+from core.privacy.vault import Vault
+from core.signin.credentials import CredentialStore
+from core.signin.oauth import OAuthClient
 from core.store.database import Database
 from core.usage.prices import Prices
 
@@ -57,7 +60,11 @@ def forget(*, user: str, session: str, before: date | None, dry_run: bool, yes: 
     request = DeletionRequest(session_id=session, user_id=user, before=at)
 
     async def work(database: Database, settings: configuration.Settings) -> None:
-        forgetting = DeletionService(database, Prices(settings.prices_file))
+        delete_sign_ins = None
+        if settings.encryption_key:
+            vault = Vault(database, settings.encryption_key)
+            delete_sign_ins = CredentialStore(database, vault, OAuthClient()).delete_user
+        forgetting = DeletionService(database, Prices(settings.prices_file), delete_sign_ins=delete_sign_ins)
         with tables.show_progress("searching"):
             survey = await forgetting.preview(request)
             if not survey and not request.before:
@@ -101,7 +108,7 @@ def _print_preview(preview: DeletionPreview) -> None:
     )
     if preview.records:
         rows = format_count(preview.records, "other row")
-        tables.print_lines(f"also     {rows} with the user (spending, feedback, decisions)")
+        tables.print_lines(f"also     {rows} with the user (spending, feedback, sign-ins, decisions)")
 
 
 def _print_deleted(deleted: DeletionResult, request: DeletionRequest) -> None:

@@ -6,7 +6,7 @@ stay (tombstones), so that neither a second delivery nor a backfill stores the m
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -116,11 +116,22 @@ class DeletionService:
 
     The cost of deleted turns is first stored in the table `spending`, by `prices` if the turn has none yet. It stays
     there without the user's id and name.
+
+    Args:
+        delete_sign_ins: deletes the sign-ins of a user's id at other services, and revokes them there; None if the
+            secrets of sign-ins cannot be decrypted, which are then only deleted.
     """
 
-    def __init__(self, database: Database, prices: Prices) -> None:
+    def __init__(
+        self,
+        database: Database,
+        prices: Prices,
+        *,
+        delete_sign_ins: Callable[[str], Awaitable[object]] | None = None,
+    ) -> None:
         self._database = database
         self._prices = prices
+        self._delete_sign_ins = delete_sign_ins
         self._notices = NotificationBus(database)
 
     async def preview(self, request: DeletionRequest) -> DeletionPreview:
@@ -162,7 +173,8 @@ class DeletionService:
         With `session_id` or `user_id`, the active turn of each session is first cancelled. The deletion waits for its
         end, at most `CANCEL_TIMEOUT_SECONDS`, and goes on. With `user_id`, only the user's texts, names and id are
         removed from sessions that others share. All prompts at the places of these sessions are deleted. The user's
-        ratings and denial notices are deleted, and their id and names are removed from decisions and `spending`. With
+        sign-ins are deleted first. Ratings and denial notices are deleted, and their id and names are removed from
+        decisions and `spending`. With
         `before`, all ids and names of people are removed from older rows of `spending`.
 
         Args:
@@ -178,6 +190,8 @@ class DeletionService:
         if user_id:
             async with self._database.read() as connection:
                 result.records = await count_records(connection, user_id)
+            if self._delete_sign_ins is not None:
+                await self._delete_sign_ins(user_id)
         errors = list[str]()
         for session_id in [*sessions, *partial_sessions]:
             try:

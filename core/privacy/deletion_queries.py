@@ -30,11 +30,13 @@ from core.store.schema import (
     messages,
     schedules,
     sessions,
+    sign_ins,
     spending,
     state,
     time_zones,
     tool_calls,
     turns,
+    vault,
 )
 from core.store.upsert import insert_or_ignore
 from core.turns.queries import is_active, is_waiting
@@ -228,9 +230,9 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
     """Delete the data about a user outside of their messages in sessions.
 
-    Ratings, denial notices, schedules, background jobs and the time zone are deleted, and the user's name and id are
-    removed from decisions. Of the user's inbox messages only the event keys and times stay, except messages that wait
-    for a turn or belong to an active one.
+    Ratings, denial notices, schedules, background jobs, the time zone and sign-ins, also those that tools wait for, are
+    deleted, and the user's name and id are removed from decisions. Of the user's inbox messages only the event keys and
+    times stay, except messages that wait for a turn or belong to an active one.
     """
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
     decided = sa.update(human_requests).where(human_requests.c.decided_by == user_id)
@@ -244,6 +246,9 @@ async def delete_user_records(connection: AsyncConnection, user_id: str) -> None
         await connection.execute(update.values(answer_authors=anonymous))
     for table in (schedules, jobs):
         await connection.execute(sa.delete(table).where(table.c.author == user_id))
+    await connection.execute(sa.delete(sign_ins).where(sign_ins.c.person == user_id))
+    is_of_user = vault.c.name.contains(f"/{user_id}/", autoescape=True)
+    await connection.execute(sa.delete(vault).where(vault.c.name.startswith("sign-in"), is_of_user))
     for table in (denial_notices, time_zones):
         await connection.execute(sa.delete(table).where(has_person_id(table.c.user_key, user_id)))
     in_turn = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))

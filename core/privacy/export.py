@@ -14,7 +14,7 @@ from core.observability.secret_redaction import redact_json_secrets
 from core.privacy.export_attachments import ExportedFile
 from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
 from core.store.database import Database
-from core.store.schema import IS_RUNNING_JOB, jobs, schedules, sessions, turns
+from core.store.schema import IS_RUNNING_JOB, inbox, jobs, schedules, sessions, sign_ins, turns
 from core.usage.meter import parse_stored_calls
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
 
@@ -85,9 +85,10 @@ async def stream_export(
     max_bytes: int | None = None,
     viewer: ExportViewer | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Yield the history of a session since its last reset, its schedules and running jobs, as text, in pieces.
+    """Yield the history of a session since its last reset, as text, in pieces.
 
-    Nothing is yielded for a session without messages.
+    Its schedules, its running jobs and the sign-ins of its authors follow. Nothing is yielded for a session without
+    messages.
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.
@@ -102,6 +103,7 @@ async def stream_export(
     later = {
         "schedules": await _load_schedules(database, session_id, viewer),
         "jobs": await _load_jobs(database, session_id, viewer),
+        "sign_ins": await _load_sign_ins(database, session_id, viewer),
     }
     async with aclosing(stream_runs(database, session_id)) as runs:
         async for run in runs:
@@ -169,6 +171,25 @@ async def _load_jobs(database: Database, session_id: str, viewer: ExportViewer |
     return [{**{name: row._mapping[name] for name in names}, "call": (row.message or {}).get("text")} for row in rows]
 
 
+async def _load_sign_ins(database: Database, session_id: str, viewer: ExportViewer | None) -> list[dict[str, Any]]:
+    """Return the sign-ins of a session's authors on its platform, without secrets; in a chat only the viewer's own.
+
+    An export that others see has none.
+    """
+    if viewer is not None and not viewer.is_private:
+        return []
+    authors = sa.select(inbox.c.author).where(inbox.c.session == session_id)
+    is_shown = sign_ins.c.person.in_(authors) if viewer is None else sign_ins.c.person == viewer.id
+    async with database.read() as connection:
+        rows = (await connection.execute(sa.select(sign_ins).where(is_shown).order_by(sign_ins.c.created_at))).all()
+    names = ("id", "person", "app", "label", "account", "scopes", "state", "created_at", "used_at")
+    return [
+        {name: row._mapping[name] for name in names}
+        for row in rows
+        if session_id.startswith(":".join(filter(None, (row.platform, row.workspace))) + ":")
+    ]
+
+
 class _MarkdownWriter:
     """Writer of an export as Markdown, for people."""
 
@@ -187,7 +208,9 @@ class _MarkdownWriter:
         text = "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
         schedule_lines = [f"- {_format_schedule(schedule)}" for schedule in later["schedules"]]
         job_lines = [f"- {_format_time(job['created_at'])}: {_format_code(job['call'] or '')}" for job in later["jobs"]]
-        for title, lines in (("Schedules", schedule_lines), ("Background jobs", job_lines)):
+        sign_in_lines = [f"- {_format_sign_in(sign_in)}" for sign_in in later["sign_ins"]]
+        lists = (("Schedules", schedule_lines), ("Background jobs", job_lines), ("Sign-ins", sign_in_lines))
+        for title, lines in lists:
             text += "\n".join([f"\n## {title}", "", *lines, ""]) if lines else ""
         return text
 
@@ -310,6 +333,12 @@ def _format_schedule(schedule: Mapping[str, Any]) -> str:
     due = _format_time(schedule["next_at"]) if schedule["next_at"] else schedule["state"]
     rule = f", repeated by {_format_code(schedule['rule'])}" if schedule["rule"] else ""
     return f"{due}{rule}: {_format_code(schedule['text'])}"
+
+
+def _format_sign_in(sign_in: Mapping[str, Any]) -> str:
+    account = f" as {_format_code(sign_in['account'])}" if sign_in["account"] else ""
+    scopes = f" ({_format_code(' '.join(sign_in['scopes']))})" if sign_in["scopes"] else ""
+    return f"{_format_time(sign_in['created_at'])}: {_format_code(sign_in['label'])}{account}{scopes}"
 
 
 def _format_code(text: str) -> str:

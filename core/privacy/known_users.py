@@ -17,6 +17,7 @@ from core.store.schema import (
     jobs,
     messages,
     schedules,
+    sign_ins,
     spending,
     time_zones,
 )
@@ -44,9 +45,13 @@ async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Return the number of a user's spending rows, ratings, decisions, denials, schedules, jobs and time zones."""
+    """Return the number of a user's rows outside of sessions.
+
+    These are spending, ratings, decisions, denials, schedules, jobs, sign-ins and time zones.
+    """
     count = 0
-    for column in (feedback.c.author, human_requests.c.decided_by, schedules.c.author, jobs.c.author):
+    authors = (feedback.c.author, schedules.c.author, jobs.c.author)
+    for column in (*authors, human_requests.c.decided_by, sign_ins.c.person):
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
     for column in (spending.c.author, denial_notices.c.user_key, time_zones.c.user_key):
         keys = await connection.execute(sa.select(column).where(column.endswith(user_id, autoescape=True)))
@@ -58,7 +63,8 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     """Return the users whose name contains `text` or whose platform id is `text`.
 
     Case is ignored, and so is a platform's name before the id, as in `slack:U1`. The users are sorted by id. Stored
-    prompts, inbox messages, schedules and spending are searched; an empty text matches all users in them.
+    prompts, inbox messages, schedules and spending are searched, and sign-ins by the id; an empty text matches all
+    users in them.
     """
     names = defaultdict[str, set[str]](set)
     prompts = sa.select(messages.c.id, messages.c.attribution).where(messages.c.attribution.is_not(None))
@@ -77,6 +83,8 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     spent = sa.select(spending.c.author, spending.c.name).where(spending.c.author != "").distinct()
     for key, name in await connection.execute(spent):
         names[_get_user_id(key)].add(name)
+    for user_id in (await connection.execute(sa.select(sign_ins.c.person).distinct())).scalars():
+        names[user_id].add("")
     wanted = text.strip().casefold()
     return [
         KnownUser(user_id, tuple(sorted(user_names - {""})))

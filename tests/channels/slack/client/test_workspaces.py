@@ -17,6 +17,7 @@ from channels.slack.manifest import manifest
 from channels.slack.settings import DEFAULT_PROMPTS
 from chatrig.slack import SlackMessage, SlackSimulator
 from core.errors import SettingsError, StoreError
+from core.privacy.vault import Vault
 from core.store.schema import vault
 from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, create_settings, run_bot
 from tests.channels.wiring import echo
@@ -229,6 +230,15 @@ async def test_an_installation_by_another_process_is_found_at_once(slack: SlackS
         assert not await second.is_installed(slack.team_id)
         await first.add(slack.team_id, {}, slack.bot_token)
         assert await second.is_installed(slack.team_id)
+
+
+async def test_a_sign_in_of_another_key_does_not_stop_the_start(slack: SlackSimulator, tmp_path: Path) -> None:
+    async with run_installable_bot(slack, tmp_path) as bot:
+        other = Vault(bot.database, "another key of thirty-two characters")
+        await other.put("sign-in:slack/T1/U0ADA/1", {})
+    async with run_installable_bot(slack, tmp_path) as bot:
+        await install(bot, slack)
+        await check_bot_answers(bot, slack, "one")
 
 
 async def test_a_workspace_with_a_failing_backfill_delays_no_other(
