@@ -350,7 +350,7 @@ def _is_of(person: Person) -> sa.ColumnElement[bool]:
 
 def _vault_name(row: sa.Row[Any]) -> str:
     """Return the name of a sign-in's secrets, which the vault binds to its person."""
-    return f"sign-in:{row.platform}/{row.workspace}/{row.person}/{row.id}"
+    return f"sign-in:{Person(row.platform, row.workspace, row.person)}/{row.id}"
 
 
 def _to_sign_in(row: sa.Row[Any]) -> SignIn:
