@@ -23,7 +23,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from core.errors import SignInError
+from core.errors import SignInError, SignInUnavailableError
 from core.messages.identity import BOT_PREFIX, User
 from core.observability.secret_redaction import RunSecrets, add_temporary_secret
 from core.sessions.writer import StoredSession
@@ -179,7 +179,7 @@ class RunCredentials(BaseCredentialService):
                 requested.clear()
             else:
                 raise SignInError(f"{target.label} refuses the credential")
-        except SignInError as error:
+        except (SignInError, SignInUnavailableError) as error:
             requested.clear()
             result = {"error": f"{tool.name} was not called: {error}. Say that it was not done, and why."}
         finally:

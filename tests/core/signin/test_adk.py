@@ -482,3 +482,16 @@ def test_a_credential_without_a_client_is_refused(service: Service) -> None:
     config = AuthConfig(auth_scheme=service.scheme)
     with pytest.raises(SignInError, match="client_id"):
         read_target(config, {})
+
+
+async def test_a_service_without_an_answer_costs_no_sign_in(bot: Bot, service: Service) -> None:
+    await connect(bot, self_checking(service))
+    service.provider.server.faults.expire_access_tokens()
+    service.provider.server.faults.fail("/token", 5, status=503)
+    conversation = bot.create([self_checking(service)], CALL, "Sorry.")
+    assert (await run(conversation, "run-2", ADA)).sign_ins == ()
+    assert "was not called" in str((await get_results(conversation))[-1])
+    service.provider.server.faults.clear()
+    conversation = bot.create([self_checking(service)], CALL, "Done.")
+    await run(conversation, "run-3", ADA)
+    assert (await get_results(conversation))[-1] == {"result": "ada"}
