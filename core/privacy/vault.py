@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -63,17 +63,27 @@ class Vault:
         self._database = database
         self._cipher = Cipher(key)
 
-    async def put(self, name: str, value: Mapping[str, Any], *, connection: AsyncConnection | None = None) -> None:
+    async def put(
+        self,
+        name: str,
+        value: Mapping[str, Any],
+        *,
+        seconds: float | None = None,
+        connection: AsyncConnection | None = None,
+    ) -> None:
         """Encrypt and store a value under a name; it replaces an earlier value.
 
         A new value never expires. A name that `reserve` has stored keeps its expiry, even one that has passed: then
         `get` returns None.
 
         Args:
+            seconds: until the value expires, which replaces an earlier expiry; expired rows are deleted first.
             connection: a connection in the caller's transaction; None for a transaction of its own.
         """
-        row = {"name": name, "ciphertext": self._encrypt(name, value)}
+        row: dict[str, Any] = {"name": name, "ciphertext": self._encrypt(name, value)}
         async with self._database.write() if connection is None else nullcontext(connection) as writer:
+            if seconds is not None:
+                row["expires_at"] = await self._delete_expired(writer) + seconds
             await insert_or_update(writer, vault, row)
 
     async def reserve(self, name: str, *, seconds: float) -> bool:
@@ -82,10 +92,8 @@ class Vault:
         Of concurrent callers with the same name, only one gets True. Expired rows are deleted first.
         """
         async with self._database.write() as connection:
-            now = await connection.scalar(sa.select(self._database.now))
-            assert now is not None, "a database has a clock"
-            await connection.execute(sa.delete(vault).where(vault.c.expires_at < now))
-            row = {"name": name, "ciphertext": self._encrypt(name, {}), "expires_at": now + seconds}
+            expires_at = await self._delete_expired(connection) + seconds
+            row = {"name": name, "ciphertext": self._encrypt(name, {}), "expires_at": expires_at}
             insert = build_insert(connection.dialect.name, vault).on_conflict_do_nothing().returning(vault.c.name)
             return (await connection.execute(insert, row)).first() is not None
 
@@ -100,6 +108,21 @@ class Vault:
         is_counted = vault.c.name.startswith(prefix, autoescape=True) & self._is_unexpired
         async with self._database.read() as connection:
             return await connection.scalar(sa.select(sa.func.count()).where(is_counted)) or 0
+
+    async def take(self, name: str, is_expected: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any] | None:
+        """Delete and return the value of a name if it is the expected one; else change nothing.
+
+        Of concurrent callers, only one gets the value.
+        """
+        async with self._database.read() as connection:
+            sealed = await connection.scalar(sa.select(vault.c.ciphertext).where(self._is_named(name)))
+        value = None if sealed is None else self.decrypt(name, sealed)
+        if value is None or not is_expected(value):
+            return None
+        async with self._database.write() as connection:
+            is_same = self._is_named(name) & (vault.c.ciphertext == sealed)
+            deleted = await connection.execute(sa.delete(vault).where(is_same).returning(vault.c.name))
+            return None if deleted.first() is None else value
 
     async def remove(self, name: str) -> None:
         async with self._database.write() as connection:
@@ -118,6 +141,13 @@ class Vault:
         for name, sealed in rows:
             self.decrypt(name, sealed)
         return len(rows)
+
+    async def _delete_expired(self, connection: AsyncConnection) -> float:
+        """Delete the expired rows, and return the time of the database."""
+        now = await connection.scalar(sa.select(self._database.now))
+        assert now is not None, "a database has a clock"
+        await connection.execute(sa.delete(vault).where(vault.c.expires_at < now))
+        return float(now)
 
     @property
     def _is_unexpired(self) -> sa.ColumnElement[bool]:

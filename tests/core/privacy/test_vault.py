@@ -76,3 +76,22 @@ async def test_an_unavailable_database_is_an_error(tmp_path: object) -> None:
             await Vault(away, KEY).get("a")
     finally:
         await away.aclose()
+
+
+async def test_an_expected_value_is_taken_once(vault: Vault) -> None:
+    await vault.put("a", {"token": "one"}, seconds=60)
+    assert await vault.take("a", lambda value: value["token"] == "two") is None
+    assert await vault.take("b", lambda _: True) is None
+    taken = await asyncio.gather(*(vault.take("a", lambda value: value["token"] == "one") for _ in range(5)))
+    assert sorted(taken, key=bool) == [None, None, None, None, {"token": "one"}]
+    assert await vault.get("a") is None
+
+
+async def test_a_value_with_a_time_expires_and_a_new_time_replaces_it(database: Database, vault: Vault) -> None:
+    await vault.put("a", {"token": "one"}, seconds=-1)
+    assert await vault.get("a") is None
+    assert await vault.take("a", lambda _: True) is None
+    await vault.put("b", {}, seconds=60)
+    assert len(await list_ciphertexts(database)) == 1
+    await vault.put("b", {"token": "two"}, seconds=-1)
+    assert await vault.get("b") is None
