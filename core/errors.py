@@ -23,7 +23,10 @@
     │   ├── ModelSpendingLimitError
     │   └── DailySpendingLimitError
     ├── SignInError              a person's sign-in at a service was refused, or its answer is wrong
-    │   └── GrantLostError           the service does not accept the refresh token any more
+    │   ├── GrantLostError           the service does not accept the refresh token any more
+    │   ├── SignInLinkError          the link or a step of the sign-in is used, void or expired
+    │   ├── OtherBrowserError        another browser began the sign-in
+    │   └── OtherPersonError         the browser is not that of the link's person
     ├── SignInUnavailableError   the service of a sign-in cannot answer now: nothing is lost
     ├── SurfaceError             a reply cannot be shown, even after retries
     ├── ConnectionLostError      a platform connection sends nothing: the process restarts
@@ -224,6 +227,32 @@ class GrantLostError(SignInError):
     """The refresh token is revoked, expired or used, so that the person must sign in again."""
 
     public = "The sign-in isn't valid any more. Please sign in again."
+
+
+class SignInLinkError(SignInError):
+    """A link or a step of a sign-in is used, void or expired, or its request is decided."""
+
+    public = "This link is used or expired. Press Connect in the chat again for a new link."
+
+
+class OtherBrowserError(SignInError):
+    """A browser continues a sign-in that another browser began."""
+
+    public = "You started in another browser. Press Connect in the chat again, and stay in one browser."
+
+
+class OtherPersonError(SignInError):
+    """A browser's user on the platform is not the person of the link.
+
+    Attributes:
+        facts: the values of the placeholders in `public`, by name.
+    """
+
+    public = "This link is only for {name}. In this browser, you are signed in to {platform} as somebody else."
+
+    def __init__(self, message: str, *, name: str, platform: str) -> None:
+        super().__init__(message)
+        self.facts = {"name": name, "platform": platform}
 
 
 class SignInUnavailableError(ParleyError):

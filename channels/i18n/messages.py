@@ -369,6 +369,21 @@ def _load_catalog(language: str) -> MessageCatalog:
 
 ENGLISH = _load_catalog(_ENGLISH)
 
+# pages of sign-ins
+CONNECT_SERVICE_TITLE = "Connect {service}"
+CONNECT_SERVICE_USE = "{agent} will use {service} as you, {name}, when you ask it to."
+CONNECT_SERVICE_CHECK = "First, {platform} confirms that you are {name}. If you are not, close this page."
+SERVICE_CONNECTED = "{service} is connected"
+CLOSE_PAGE = "You can close this page and go back to {platform}."
+SERVICE_NOT_CONNECTED = "Not connected"
+CREDENTIAL_USE = "It is stored encrypted, and only used when you ask for something."
+CREDENTIAL_USER_NAME = "User name"
+CREDENTIAL_PASSWORD = "Password"  # noqa: S105 - a label
+CREDENTIAL_API_KEY = "API key"
+CREDENTIAL_TOKEN = "Token"  # noqa: S105 - a label
+FORM_UNREADABLE = "The form is too long, or can't be read."
+PAGE_UNAVAILABLE = "This can't be done right now. Please try again in a moment."
+
 # turn reports
 WHY_THIS = "Why this answer?"
 WHY_HELP = "show how an answer was made, visible only to you"
