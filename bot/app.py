@@ -13,6 +13,7 @@ from bot.hooks_toml import read_hooks
 from bot.monitoring import trace_export as traces
 from bot.monitoring.health import HealthMonitor
 from bot.routes.hooks import HookRoutes
+from bot.routes.sign_in import SignInRoutes, make_identities
 from bot.routes.tickets import TicketRoutes
 from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
@@ -41,13 +42,18 @@ from core.observability.secret_redaction import format_error
 from core.privacy.prompts import PromptStore
 from core.privacy.retention import CleanupService, RetentionService
 from core.privacy.vault import Vault
+from core.signin.adk import SignInService
+from core.signin.browser import SignInFlow
+from core.signin.credentials import CredentialStore
+from core.signin.oauth import OAuthClient
+from core.signin.pending import PendingSignIns
 from core.store.database import Database
 from core.store.lock import hold_database_lock
 from core.store.migrate import migrate, verify_schema
 from core.store.workers.lease import Lease
 from core.store.workers.rate_limit_sharing import LimitUsages, exchange_usage
 from core.store.workers.shard_assignment import ShardAssignment
-from core.tools.human_request_service import HumanRequestService
+from core.tools.human_request_service import HOUR_SECONDS, HumanRequestService
 from core.turns.automation.hooks import Hook, HookStore
 from core.turns.automation.job_runner import JobRunner
 from core.turns.automation.jobs import JobStore
@@ -128,7 +134,8 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
         hooks = HookRoutes(bot.hooks, HookStore(bot.database, bot.triggered.wake), health)
         tickets = TicketRoutes(bot.jobs.store, health)
         platform_routes = (route for adapter in bot.adapters for route in adapter.routes)
-        server.add_routes([*hooks.routes, *tickets.routes, *platform_routes])
+        sign_ins = bot.sign_in_flow and SignInRoutes(bot.sign_in_flow, bot.request_messages.start_update, health)
+        server.add_routes([*hooks.routes, *tickets.routes, *(sign_ins.routes if sign_ins else ()), *platform_routes])
         if metrics is not None:
             platforms = bot.platforms.values()
             await stack.enter_async_context(metrics.include_parts(platforms, bot.worker, bot.database))
@@ -172,6 +179,8 @@ class _BotParts:
     platforms: Platforms
     adapters: Sequence[PlatformAdapter]
     hooks: Mapping[str, Hook]
+    sign_in_flow: SignInFlow | None
+    request_messages: RequestMessages
 
 
 @asynccontextmanager
@@ -190,18 +199,16 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             lambda: prepare_database(database), operation="the database", timeout_seconds=START_TIMEOUT_SECONDS
         )
         prices = Prices(settings.prices_file)
-        loaded = await load_agents(settings, database, prices, stack)
+        sign_ins = _make_sign_in_service(settings, database, stack)
+        loaded = await load_agents(settings, database, prices, sign_ins, stack)
         hooks = read_hooks(settings)
         spending = SpendingStore(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
         await retry_store(lease.acquire, operation="the lease", timeout_seconds=START_TIMEOUT_SECONDS)
         stack.push_async_callback(lease.release)
         await stack.enter_async_context(run_in_background(lease.keep_renewed(), name="lease"))
-        pruning = CleanupService(database, days=settings.turn_retention_days, prompt_days=settings.keep_prompts_days)
-        await stack.enter_async_context(run_in_background(pruning.run(), name="pruning"))
         await stack.enter_async_context(run_in_background(spending.run_recording(), name="spending"))
-        retention = RetentionService(database, prices, days=settings.retention_days)
-        await stack.enter_async_context(run_in_background(retention.run(), name="retention"))
+        await stack.enter_async_context(_run_cleanup(settings, database, prices))
         slack, discord = _make_platforms(settings, database, stack)
         platforms = Platforms({platform.name: platform for platform in (slack, discord) if platform is not None})
         background = BackgroundTasks()
@@ -289,7 +296,31 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             async with spending_limiter.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 
-        yield _BotParts(database, worker, answer, triggered, schedules, jobs, platforms, adapters, hooks)
+        yield _BotParts(
+            database,
+            worker,
+            answer,
+            triggered,
+            schedules,
+            jobs,
+            platforms,
+            adapters,
+            hooks,
+            _make_sign_in_flow(settings, database, human_requests, sign_ins),
+            request_messages,
+        )
+
+
+@asynccontextmanager
+async def _run_cleanup(settings: Settings, database: Database, prices: Prices) -> AsyncIterator[None]:
+    """During the block, delete old turns, prompts and messages."""
+    pruning = CleanupService(database, days=settings.turn_retention_days, prompt_days=settings.keep_prompts_days)
+    retention = RetentionService(database, prices, days=settings.retention_days)
+    async with (
+        run_in_background(pruning.run(), name="pruning"),
+        run_in_background(retention.run(), name="retention"),
+    ):
+        yield
 
 
 @asynccontextmanager
@@ -301,6 +332,33 @@ async def _watch_jobs(jobs: JobRunner) -> AsyncIterator[None]:
             yield
     finally:
         set_running_store(None)
+
+
+def _make_sign_in_service(settings: Settings, database: Database, stack: AsyncExitStack) -> SignInService:
+    """Return the credentials of people, which `stack` closes; nobody can sign in if no platform has its settings."""
+    vault = Vault(database, settings.encryption_key)
+    store = CredentialStore(database, vault, OAuthClient(allows_private_hosts=settings.is_local))
+    stack.push_async_callback(store.aclose)
+    pending = PendingSignIns(vault, seconds=2 * settings.approval_hours * HOUR_SECONDS)
+    secrets = {id_: secret.get_secret_value() for id_, secret in settings.sign_in_client_secrets.items()}
+    return SignInService(store, pending, platforms=settings.sign_in_platforms, client_secrets=secrets)
+
+
+def _make_sign_in_flow(
+    settings: Settings, database: Database, requests: HumanRequestService, service: SignInService
+) -> SignInFlow | None:
+    """Return the sign-in in a browser; None if no platform has its settings."""
+    if settings.public_url is None or not settings.sign_in_platforms:
+        return None
+    return SignInFlow(
+        Vault(database, settings.encryption_key),
+        requests,
+        service.pending,
+        service.store,
+        oauth=OAuthClient(allows_private_hosts=settings.is_local),
+        identities=make_identities(settings),
+        public_url=settings.public_url,
+    )
 
 
 def _make_platforms(

@@ -25,6 +25,7 @@ from core.sessions.history_summary import Summarizer
 from core.sessions.lifecycle import reassign_sessions
 from core.sessions.memory import MemoryService
 from core.sessions.service import SessionService
+from core.signin.adk import SignInService
 from core.store.database import Database
 from core.tools.call_log import ToolCallLog
 from core.usage.prices import Prices
@@ -48,7 +49,9 @@ class LoadedAgents:
     summarizer: Summarizer
 
 
-async def load_agents(settings: Settings, database: Database, prices: Prices, stack: AsyncExitStack) -> LoadedAgents:
+async def load_agents(
+    settings: Settings, database: Database, prices: Prices, sign_ins: SignInService, stack: AsyncExitStack
+) -> LoadedAgents:
     """Load the agents of the settings, and import all modules that a first run needs.
 
     Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread. Stored
@@ -83,7 +86,8 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
             log.warning("%s", line)
     counter = TokenCounter(settings.vocabulary_dir)
     runtimes = {
-        name: _make_runtime(app, agent_set, database, counter, settings) for name, app in agent_set.apps.items()
+        name: _make_runtime(app, agent_set, database, counter, settings, sign_ins=sign_ins)
+        for name, app in agent_set.apps.items()
     }
     for runtime in runtimes.values():
         stack.push_async_callback(runtime.aclose)
@@ -94,7 +98,13 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
 
 
 def _make_runtime(
-    app: App, agent_set: AgentSet, database: Database, counter: TokenCounter, settings: Settings
+    app: App,
+    agent_set: AgentSet,
+    database: Database,
+    counter: TokenCounter,
+    settings: Settings,
+    *,
+    sign_ins: SignInService,
 ) -> AgentRuntime:
     root = app.root_agent.name if app.root_agent else ""
     sessions = SessionService(
@@ -110,6 +120,7 @@ def _make_runtime(
         artifacts=ArtifactService(database),
         memory=MemoryService(database),
         progress_texts=agent_set.progress_texts.get(app.name, {}),
+        sign_ins=sign_ins,
     )
 
 

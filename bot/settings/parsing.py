@@ -34,6 +34,11 @@ def validate_http_url(value: str) -> str:
     return value
 
 
+def is_loopback(url: str) -> bool:
+    """Return whether only this machine can reach a URL."""
+    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
+
+
 def validate_prefix(value: SecretStr, *, prefix: str, page: str) -> SecretStr:
     """Return a Slack token unchanged; without its prefix, a `ValueError` names the page that has it."""
     if not value.get_secret_value().startswith(prefix):

@@ -13,10 +13,10 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_va
 from pydantic_settings import NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
-from bot.settings.access import AccessSection
 from bot.settings.agent import AgentSection
-from bot.settings.monitoring import LOOPBACK, MonitoringSection
+from bot.settings.monitoring import LOOPBACK
 from bot.settings.parsing import SPLIT_COMMAS, describe_errors
+from bot.settings.sign_in import SignInSection
 from bot.settings.spending import SpendingSection
 from channels.i18n.messages import find_language
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ExtraButton, ReplySettings
@@ -80,7 +80,7 @@ _PROTECTIVE_WORDS = frozenset(
 )
 
 
-class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
+class Settings(SignInSection, AgentSection, SpendingSection):
     """All settings of the process; `.env.example` explains each."""
 
     hooks_file: Path = Path("hooks.toml")
@@ -136,6 +136,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
             yield "KEEP_PROMPTS_DAYS: it must be at most TURN_RETENTION_DAYS, when prompts are deleted with their turns"
         encrypted = ("the tokens of workspaces",) * bool(self.slack_client_id)
         encrypted += ("the prompts of KEEP_PROMPTS_DAYS",) * bool(self.keep_prompts_days)
+        encrypted += ("the accounts that people connect",) * bool(self.sign_in_platforms)
         if encrypted and is_weak(self.encryption_key):
             yield (
                 f"SECRET_KEY: it encrypts {' and '.join(encrypted)}, so it must be hard to guess: set "
@@ -192,7 +193,8 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     def list_secrets(self) -> list[str]:
         """Return all tokens, keys and passwords in the settings, for redaction."""
-        values = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
+        secrets = [value for _, value in self if isinstance(value, SecretStr)]
+        values = [value.get_secret_value() for value in (*secrets, *self.sign_in_client_secrets.values())]
         password = make_url(self.database_address).password
         return [*values, password] if password else values
 

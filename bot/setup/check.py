@@ -112,6 +112,10 @@ async def _check_tickets(settings: Settings) -> list[CheckResult]:
     ]
 
 
+async def _check_sign_in(settings: Settings) -> list[CheckResult]:
+    return await trials.check_sign_in(settings)
+
+
 async def _check_database(settings: Settings) -> list[CheckResult]:
     return await trials.check_database(settings.database_address, settings.token_encryption_key)
 
@@ -188,6 +192,7 @@ _CHECKS: Mapping[str, Callable[[Settings], Awaitable[list[CheckResult]]]] = {
     "access": _check_access,
     "hooks": _check_hooks,
     "tickets": _check_tickets,
+    "sign-in": _check_sign_in,
     "the database": _check_database,
     "agents and models": _check_agents_and_models,
     "the tokenizer": _check_vocabulary,

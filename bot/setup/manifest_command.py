@@ -3,7 +3,7 @@
 import json
 from urllib.parse import quote
 
-from bot.settings.access import AccessSection
+from bot.settings.sign_in import SignInSection
 from bot.setup import SetupPlatform
 from core.errors import SettingsError
 
@@ -18,7 +18,7 @@ _UNESCAPED = ":,/@"
 EXAMPLE_URL = "https://your-bot.example.com"
 
 
-def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
+def format_manifest(platform: SetupPlatform, settings: SignInSection) -> str:
     """Return a Slack app's manifest as JSON text, or a Discord bot's invitation link."""
     match platform:
         case SetupPlatform.SLACK:
@@ -26,10 +26,12 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
 
             address = EXAMPLE_URL if settings.slack_mode == "http" else ""
             oauth_address = EXAMPLE_URL if settings.slack_client_id else ""
+            sign_in_address = (settings.public_url or EXAMPLE_URL) if settings.slack_sign_in_client_id else ""
             manifest = slack.manifest(
                 prompts=settings.prompts,
                 address=address,
                 oauth_address=oauth_address,
+                sign_in_address=sign_in_address,
                 command_prefix=settings.command_prefix,
             )
             return json.dumps(manifest, indent=2)

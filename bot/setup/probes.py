@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from enum import Enum
@@ -12,20 +12,36 @@ from google.adk.models import LlmRequest
 from google.genai import types
 from sqlalchemy.engine import make_url
 
+from bot.routes.sign_in import make_identities
+from bot.settings.discord import DISCORD_APPS
+from bot.settings.parsing import SLACK_APPS
+from bot.settings.sign_in import SignInSection
 from channels.discord.client import auth as discord_login
 from channels.discord.settings import DiscordSettings
 from channels.slack.client import auth as slack_login
 from channels.slack.settings import SlackSettings
-from core.errors import ParleyError, SettingsError, StoreError
+from core.errors import ParleyError, SettingsError, SignInError, SignInUnavailableError, StoreError
 from core.models.provider import Provider
 from core.models.provider_registry import PROBE_SECONDS, probe_model
 from core.models.vendors import find_full_name
 from core.observability.messages import format_count
 from core.observability.secret_redaction import describe_failure, redact_secrets
 from core.privacy.vault import Vault
+from core.signin.browser import IDENTITY_PATH, IdentityProvider
+from core.signin.oauth import new_verifier
 from core.store.database import Database, find_sqlite_file
 from core.store.engine_options import engine_options
 from core.store.migrate import list_pending
+
+#: Errors of platforms for a wrong code of a right client.
+_CODE_ERRORS = frozenset({"bad_redirect_uri", "invalid_code", "invalid_grant"})
+
+#: Settings of the client of a platform's sign-in, and the page to copy them from, by the name of the platform.
+_CLIENT_HINTS = {
+    "Slack": f"Copy SLACK_SIGN_IN_CLIENT_ID and SLACK_SIGN_IN_CLIENT_SECRET at {SLACK_APPS}, your app, under Basic "
+    "Information, App Credentials",
+    "Discord": f"Copy DISCORD_CLIENT_SECRET at {DISCORD_APPS}, your app, under OAuth2",
+}
 
 #: Seconds that a connection to the bot's own port may take.
 PORT_TIMEOUT_SECONDS = 2.0
@@ -92,6 +108,35 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
         *(CheckResult(CheckVerdict.NOTE, f"Discord: {line}") for line in report.warnings),
         *(CheckResult(CheckVerdict.FAIL, line) for line in report.faults),
     ]
+
+
+async def check_sign_in(
+    settings: SignInSection, platforms: Collection[str] = ("slack", "discord")
+) -> list[CheckResult]:
+    """Check the clients with which platforms tell who uses a browser, by a code that they must refuse."""
+    results = [
+        CheckResult(CheckVerdict.FAIL, f"sign-in on {name.capitalize()} is off: set {' and '.join(missing)}")
+        for name, missing in settings.find_missing_sign_in_settings()
+        if missing and name in platforms
+    ]
+    for name, identity in make_identities(settings).items():
+        if name in platforms:
+            results.append(await _check_identity(identity, f"{settings.public_url}"))
+    return results
+
+
+async def _check_identity(identity: IdentityProvider, public_url: str) -> CheckResult:
+    redirect_uri = public_url + IDENTITY_PATH
+    line = f"sign-in on {identity.label}"
+    try:
+        await identity.fetch_person({"code": "check"}, redirect_uri=redirect_uri, verifier=new_verifier(), nonce="")
+    except SignInError as error:
+        if error.code in _CODE_ERRORS:
+            return CheckResult(CheckVerdict.OK, f"{line}: the app must have the redirect URL {redirect_uri}")
+        return CheckResult(CheckVerdict.FAIL, f"{line}: {error}. {_CLIENT_HINTS[identity.label]}.")
+    except SignInUnavailableError as error:
+        return CheckResult(CheckVerdict.FAIL, f"{line}: {error}; try again.")
+    return CheckResult(CheckVerdict.FAIL, f"{line}: {identity.label} accepts any code")
 
 
 async def find_port_warnings(port: int, host: str | None) -> list[str]:

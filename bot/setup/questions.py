@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 from pydantic import SecretStr, ValidationError
 
-from bot.settings.access import AccessSection
 from bot.settings.agent import DEFAULT_MODEL, AgentSection
 from bot.settings.base import SettingsSection
 from bot.settings.discord import DiscordSection
 from bot.settings.parsing import describe_errors
+from bot.settings.sign_in import SignInSection
 from bot.settings.slack import SlackSection
 from bot.setup import SetupPlatform
 from bot.setup import manifest_command as manifests
@@ -21,6 +21,7 @@ from channels.slack.settings import SlackSettings
 from core.errors import ModelNotFoundError, ProviderError, SettingsError
 from core.models.provider_registry import make_provider
 from core.models.vendors import KEY_SETTINGS, split_model
+from core.signin.browser import IDENTITY_PATH
 from core.store.engine_options import normalize_database_url
 
 _Section = TypeVar("_Section", bound=SettingsSection)
@@ -86,10 +87,48 @@ def discord_question() -> SetupQuestion:
     )
 
 
+def slack_sign_in_questions() -> Iterator[SetupQuestion]:
+    """Yield the questions for Sign in with Slack, if `PUBLIC_URL` and `SECRET_KEY` are set."""
+    settings = _validate_section(SignInSection)
+    if not (settings.public_url and settings.encryption_key):
+        return
+    yield SetupQuestion(
+        "SLACK_SIGN_IN_CLIENT_ID",
+        "To let people connect their accounts: on your app's page, under Basic Information, App Credentials: copy the "
+        "Client ID; Enter for none.",
+        _accept,
+        "checking",
+        is_secret=False,
+        is_required=False,
+    )
+    if _validate_section(SignInSection).slack_sign_in_client_id:
+        yield SetupQuestion(
+            "SLACK_SIGN_IN_CLIENT_SECRET",
+            "In the same place: copy the Client Secret. Then paste the output of `parley manifest slack` as the app's "
+            "App Manifest.",
+            lambda secret: _check_sign_in("slack", slack_sign_in_client_secret=SecretStr(secret)),
+            "asking Slack",
+        )
+
+
+def discord_sign_in_questions() -> Iterator[SetupQuestion]:
+    """Yield the question for the sign-in with Discord, if `PUBLIC_URL` and `SECRET_KEY` are set."""
+    settings = _validate_section(SignInSection)
+    if settings.public_url and settings.encryption_key:
+        yield SetupQuestion(
+            "DISCORD_CLIENT_SECRET",
+            "To let people connect their accounts: on your app's page, under OAuth2: add the redirect "
+            f"{settings.public_url}{IDENTITY_PATH}, and copy the Client Secret; Enter for none.",
+            lambda secret: _check_sign_in("discord", discord_client_secret=SecretStr(secret)),
+            "asking Discord",
+            is_required=False,
+        )
+
+
 def slack_manifest() -> str:
     """Return the manifest of the Slack app as JSON, before its tokens exist."""
     return manifests.format_manifest(
-        SetupPlatform.SLACK, _validate_section(AccessSection, slack_bot_token=SecretStr("xoxb-"), **_PLACEHOLDERS)
+        SetupPlatform.SLACK, _validate_section(SignInSection, slack_bot_token=SecretStr("xoxb-"), **_PLACEHOLDERS)
     )
 
 
@@ -167,6 +206,14 @@ async def _check_bot_token(token: str) -> list[CheckResult]:
 async def _check_app_token(token: str) -> list[CheckResult]:
     await trials.check_slack(_slack_settings(slack_app_token=token))
     return trials.make_success("Slack: the app can use Socket Mode")
+
+
+async def _accept(_answer: str) -> list[CheckResult]:
+    return []
+
+
+async def _check_sign_in(platform: str, **given: SecretStr) -> list[CheckResult]:
+    return await trials.check_sign_in(_validate_section(SignInSection, **given), [platform])
 
 
 async def _check_signing_secret(secret: str) -> list[CheckResult]:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import Enum, auto
+from itertools import chain
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
@@ -135,7 +136,8 @@ class _Wizard:
                 tables.print_wrapped(_SLACK_LINK)
                 tables.print_link(CREATE_APP_URL, format_create_link(manifest))  # 3 kB are more than a screen
                 tables.print_wrapped(_SLACK_EMPTY, _SLACK_INSTALL, "")
-        for question in questions.slack_questions(by_http=by_http):
+        asked = chain(questions.slack_questions(by_http=by_http), questions.slack_sign_in_questions())
+        for question in asked:
             if self._ask(question) is _AnswerResult.LEFT_OUT:
                 return
 
@@ -148,6 +150,8 @@ class _Wizard:
                 questions.discord_invite_link(self._current_value("DISCORD_BOT_TOKEN")),
                 "",
             )
+            for question in questions.discord_sign_in_questions():
+                self._ask(question)
 
     def _set_up_model(self) -> None:
         if (

@@ -11,8 +11,10 @@ from channels.commands.syntax import CommandName, CommandSyntax
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import REDIRECT_PATH
+from channels.slack.client.openid import OPENID_SCOPE
 from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.interactions.shortcuts import SHORTCUT_DESCRIPTIONS, SHORTCUTS, make_command_syntax
+from core.signin.browser import IDENTITY_PATH
 
 APP_NAME = "Parley"
 APP_DESCRIPTION = "An agent that answers in threads and direct messages."
@@ -46,21 +48,31 @@ EVENTS = frozenset(
 
 
 def manifest(
-    *, prompts: Sequence[str], address: str = "", oauth_address: str = "", command_prefix: str = ""
+    *,
+    prompts: Sequence[str],
+    address: str = "",
+    oauth_address: str = "",
+    sign_in_address: str = "",
+    command_prefix: str = "",
 ) -> dict[str, Any]:
     """Return the app manifest as a JSON object, from which Slack creates the app.
 
     Args:
         address: the public URL of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
         oauth_address: the public URL of the same server for OAuth in several workspaces; empty for one workspace.
+        sign_in_address: the public URL of the same server for Sign in with Slack; empty without it.
     """
     url = f"{address}{EVENTS_PATH}" if address else ""
     agent_view: dict[str, Any] = {"agent_description": APP_DESCRIPTION}
     if prompts:
         agent_view["suggested_prompts"] = [{"title": prompt, "message": prompt} for prompt in prompts]
     oauth: dict[str, Any] = {"scopes": {"bot": sorted(SCOPES | OPTIONAL_SCOPES)}}
-    if oauth_address:
-        oauth["redirect_urls"] = [f"{oauth_address}{REDIRECT_PATH}"]
+    redirects = [f"{oauth_address}{REDIRECT_PATH}"] if oauth_address else []
+    if sign_in_address:
+        oauth["scopes"]["user"] = [OPENID_SCOPE]
+        redirects.append(f"{sign_in_address}{IDENTITY_PATH}")
+    if redirects:
+        oauth["redirect_urls"] = redirects
     subscriptions: dict[str, Any] = {"bot_events": sorted(EVENTS)}
     interactivity: dict[str, Any] = {"is_enabled": True}
     if url:

@@ -13,9 +13,10 @@ from typer.core import TyperGroup
 from bot import settings as configuration
 from bot.cli.main import cli
 from bot.settings import Settings
+from bot.setup import SetupPlatform
 from bot.setup import check as checking
 from bot.setup.check import run_checks
-from bot.setup.manifest_command import EXAMPLE_URL
+from bot.setup.manifest_command import EXAMPLE_URL, format_manifest
 from bot.simulator.command import BOT_NAME
 from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
@@ -23,6 +24,7 @@ from chatrig.discord import DiscordSimulator
 from chatrig.models import ScriptedGemini
 from chatrig.slack import SlackSimulator
 from core.errors import SettingsError
+from core.signin.browser import CALLBACK_PATH, IDENTITY_PATH
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -87,11 +89,25 @@ def list_documented_outputs(page: str) -> list[list[str]]:
     return [block.splitlines()[1:] for block in list_blocks(page, "console") if block.startswith("$ make check")]
 
 
+def list_sign_in_lines(page: str) -> list[str]:
+    """Return the documented lines of `parley check` about the sign-in."""
+    (block,) = [block for block in list_blocks(page, "console") if block.startswith("$ parley check | grep sign-in")]
+    return block.splitlines()[1:]
+
+
+def make_sign_in_values(slack: SlackSimulator) -> dict[str, str]:
+    return {
+        "SECRET_KEY": "0123456789abcdef" * 4,
+        "SLACK_SIGN_IN_CLIENT_ID": slack.oauth.client_id,
+        "SLACK_SIGN_IN_CLIENT_SECRET": slack.oauth.client_secret,
+    }
+
+
 async def test_the_slack_setup_page_leads_to_the_documented_check_output(
     slack: SlackSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (HOWTO / "set-up-slack.md").read_text()
-    _, tokens, by_http = list_blocks("set-up-slack.md", "sh")
+    _, tokens, by_http, sign_in = list_blocks("set-up-slack.md", "sh")
     values = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token, "GOOGLE_API_KEY": "key"}
     write_env(tokens, **values)
     (good,) = list_documented_outputs("set-up-slack.md")
@@ -107,11 +123,21 @@ async def test_the_slack_setup_page_leads_to_the_documented_check_output(
     assert await run_make_check(monkeypatch) == good
     assert f"`{EXAMPLE_URL}{EVENTS_PATH}`" in page
 
+    write_env(f"{tokens}\n{sign_in}", **values, **make_sign_in_values(slack), SLACK_APP_TOKEN=slack.app_token)
+    checked = await run_make_check(monkeypatch)
+    assert [line for line in checked if "sign-in" in line] == list_sign_in_lines("set-up-slack.md")
+    manifest = json.loads(format_manifest(SetupPlatform.SLACK, configuration.load_settings()))
+    assert manifest["oauth_config"]["redirect_urls"] == [f"{EXAMPLE_URL}{IDENTITY_PATH}"]
+    assert manifest["oauth_config"]["scopes"]["user"] == ["openid"]
+    assert {f"`{EXAMPLE_URL}{path}`" for path in (IDENTITY_PATH, CALLBACK_PATH)} <= set(
+        re.findall(r"`https:\S+`", page)
+    )
+
 
 async def test_the_discord_setup_page_leads_to_the_documented_check_output(
     discord: DiscordSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, token, behaviour, servers = list_blocks("set-up-discord.md", "sh")
+    _, token, behaviour, sign_in, servers = list_blocks("set-up-discord.md", "sh")
     values = {"DISCORD_BOT_TOKEN": discord.bot_token, "GOOGLE_API_KEY": "key"}
     write_env(token, **values)
     lonely, good = list_documented_outputs("set-up-discord.md")
@@ -125,6 +151,11 @@ async def test_the_discord_setup_page_leads_to_the_documented_check_output(
     wrong = [line for line in await run_make_check(monkeypatch) if line.startswith("FAIL")]
     assert wrong
     assert set(wrong) <= set("\n".join(list_blocks("set-up-discord.md", "console")).splitlines())
+
+    client = {"DISCORD_CLIENT_SECRET": discord.oauth.client_secret, "SECRET_KEY": "0123456789abcdef" * 4}
+    write_env(f"{token}\n{sign_in}", **values, **client)
+    checked = await run_make_check(monkeypatch)
+    assert [line for line in checked if "sign-in" in line] == list_sign_in_lines("set-up-discord.md")
 
     for more in (behaviour, servers):
         write_env(f"{token}\n{more}", **values)

@@ -5,6 +5,7 @@ import pytest
 from bot import settings as configuration
 from bot.settings.settings import REMOVED_SETTINGS, RENAMED_SETTINGS
 from core.errors import SettingsError
+from core.observability.secret_redaction import MASK, redact_secrets
 
 
 def list_faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
@@ -14,6 +15,14 @@ def list_faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str
         configuration.load_settings()
     return list(error.value.faults)
 
+
+_SLACK_SIGN_IN = {
+    "SLACK_BOT_TOKEN": "xoxb-1",
+    "SLACK_APP_TOKEN": "xapp-1",
+    "PUBLIC_URL": "https://bot.example.com",
+    "SLACK_SIGN_IN_CLIENT_ID": "1.2",
+    "SLACK_SIGN_IN_CLIENT_SECRET": "hidden",
+}
 
 _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
 
@@ -49,6 +58,14 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
             ["KEEP_PROMPTS_DAYS: it must be at most TURN_RETENTION_DAYS"],
         ),
         ({"KEEP_PROMPTS_DAYS": "-1"}, ["KEEP_PROMPTS_DAYS: "]),
+        (
+            _SLACK_SIGN_IN | {"SECRET_KEY": "hidden and short"},
+            ["SECRET_KEY: it encrypts the accounts that people connect", "openssl rand -hex 32"],
+        ),
+        *(
+            ({"SIGN_IN_CLIENT_SECRETS": value}, ["SIGN_IN_CLIENT_SECRETS: it must be a JSON object of client ids"])
+            for value in ("id:hidden", '["hidden"]', '{"id": ["hidden"]}', "[" * 100_000)
+        ),
         (_SEVERAL | {"SLACK_BOT_TOKEN": "xoxb-1"}, ["SLACK_BOT_TOKEN is for one workspace"]),
         (_SEVERAL | {"SECRET_KEY": "0123456789abcdef" * 2}, ["SLACK_APP_TOKEN is missing (SLACK_CLIENT_ID is set)"]),
         ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing (SLACK_APP_TOKEN is set)"]),
@@ -275,3 +292,38 @@ def test_each_former_name_leads_to_a_setting() -> None:
     fields = {name.upper() for name in configuration.Settings.model_fields}
     assert set(RENAMED_SETTINGS.values()) <= fields
     assert not fields & (RENAMED_SETTINGS.keys() | REMOVED_SETTINGS.keys())
+
+
+def test_the_secrets_of_oauth_clients_are_read_and_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGN_IN_CLIENT_SECRETS", '{"client": "the-secret-of-a-client"}')
+    settings = configuration.load_settings()
+    assert settings.sign_in_client_secrets["client"].get_secret_value() == "the-secret-of-a-client"
+    assert "the-secret-of-a-client" not in repr(settings)
+    assert redact_secrets("the-secret-of-a-client") == MASK
+
+
+@pytest.mark.parametrize(
+    ("change", "platforms", "missing"),
+    [
+        ({}, ("slack",), []),
+        ({"PUBLIC_URL": "http://127.0.0.1:3000"}, ("slack",), []),
+        ({"PUBLIC_URL": "http://bot.example.com"}, (), ["https:// in PUBLIC_URL"]),
+        ({"PUBLIC_URL": ""}, (), ["PUBLIC_URL"]),
+        ({"SECRET_KEY": "", "PUBLIC_URL": ""}, (), ["PUBLIC_URL", "SECRET_KEY"]),
+        ({"SLACK_SIGN_IN_CLIENT_SECRET": ""}, (), ["SLACK_SIGN_IN_CLIENT_SECRET"]),
+        ({"SLACK_SIGN_IN_CLIENT_ID": ""}, (), ["SLACK_SIGN_IN_CLIENT_ID"]),
+    ],
+)
+def test_sign_in_is_on_only_with_all_its_settings(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, str], platforms: tuple[str, ...], missing: list[str]
+) -> None:
+    for name, value in {
+        **_SLACK_SIGN_IN,
+        "SECRET_KEY": "0123456789abcdef" * 4,
+        "GOOGLE_API_KEY": "k",
+        **change,
+    }.items():
+        monkeypatch.setenv(name, value)
+    settings = configuration.load_settings()
+    assert settings.sign_in_platforms == platforms
+    assert dict(settings.find_missing_sign_in_settings()) == {"slack": missing}

@@ -13,6 +13,8 @@ from bot.settings.monitoring import LOOPBACK
 from bot.setup.check import run_checks
 from bot.setup.env_file import EnvFile
 from bot.setup.probes import CheckResult, CheckVerdict
+from chatrig.discord import DiscordSimulator
+from chatrig.slack import SlackSimulator
 from core.privacy.vault import Vault
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -177,3 +179,51 @@ async def test_check_names_the_address_of_tickets_and_tries_the_port(monkeypatch
         assert await list_lines() == ["tickets: POST https://bot.example/tickets/ID finishes background jobs"]
     _, note = await list_lines()
     assert note.startswith("tickets: nothing listens at PORT=")
+
+
+async def list_sign_in_results(monkeypatch: pytest.MonkeyPatch, **variables: str) -> list[CheckResult]:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return [result async for result in run_checks() if "sign-in" in result.line or "SIGN_IN" in result.line]
+
+
+async def test_check_tries_the_clients_of_sign_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with SlackSimulator() as slack, DiscordSimulator() as discord:
+        variables = {
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_SIGN_IN_CLIENT_ID": slack.oauth.client_id,
+            "SLACK_SIGN_IN_CLIENT_SECRET": slack.oauth.client_secret,
+            "DISCORD_BOT_TOKEN": discord.bot_token,
+            "DISCORD_API_URL": discord.api_url,
+            "DISCORD_CLIENT_SECRET": discord.oauth.client_secret,
+            "MODEL": "local/none",
+        }
+        results = await list_sign_in_results(monkeypatch, **variables)
+        assert [str(result) for result in results] == [
+            f"FAIL sign-in on {name} is off: set PUBLIC_URL and SECRET_KEY" for name in ("Slack", "Discord")
+        ]
+        results = await list_sign_in_results(
+            monkeypatch, PUBLIC_URL="http://bot.example.com", SECRET_KEY="0123456789abcdef" * 4
+        )
+        assert {result.line.partition(": ")[2] for result in results} == {"set https:// in PUBLIC_URL"}
+        results = await list_sign_in_results(monkeypatch, PUBLIC_URL="https://bot.example.com/")
+        assert [str(result) for result in results] == [
+            f"ok   sign-in on {name}: the app must have the redirect URL https://bot.example.com/sign-in/identity"
+            for name in ("Slack", "Discord")
+        ]
+        results = await list_sign_in_results(
+            monkeypatch, SLACK_SIGN_IN_CLIENT_SECRET="wrong-secret", DISCORD_CLIENT_SECRET="wrong-secret"
+        )
+        assert [result.verdict for result in results] == [CheckVerdict.FAIL, CheckVerdict.FAIL]
+        assert "Slack says bad_client_secret. Copy SLACK_SIGN_IN_CLIENT_ID" in results[0].line
+        assert "invalid_client. Copy DISCORD_CLIENT_SECRET at" in results[1].line
+        assert not any("wrong-secret" in result.line for result in results)
+        slack.faults.fail("openid.connect.token", status=503)
+        (result, _) = await list_sign_in_results(monkeypatch)
+        assert result.line.endswith("try again.")
+        monkeypatch.delenv("SLACK_SIGN_IN_CLIENT_SECRET")
+        (result, _) = await list_sign_in_results(monkeypatch)
+        assert result.line == "sign-in on Slack is off: set SLACK_SIGN_IN_CLIENT_SECRET"

@@ -84,6 +84,18 @@ def test_the_slack_manifest_has_a_redirect_url_for_several_workspaces(
         assert printed["settings"]["socket_mode_enabled"] is (mode == "socket")
 
 
+def test_the_manifest_has_the_redirect_url_and_scope_of_sign_in_with_slack(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    variables = {"SLACK_SIGN_IN_CLIENT_ID": "1.2", "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
+    for url in ("", "https://bot.example.com"):
+        settings = create_settings(monkeypatch, tmp_path, **variables, PUBLIC_URL=url)
+        printed = json.loads(format_manifest(SetupPlatform.SLACK, settings))
+        check_manifest(printed)
+        assert printed["oauth_config"]["redirect_urls"] == [f"{url or EXAMPLE_URL}/sign-in/identity"]
+        assert printed["oauth_config"]["scopes"]["user"] == ["openid"]
+
+
 def test_the_discord_manifest_is_an_invite_link_for_the_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
     with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN is not set"):
