@@ -175,6 +175,10 @@ class SignInFlow:
         self._identities = identities
         self._public_url = public_url
 
+    def is_on(self, platform: str) -> bool:
+        """Return whether people of a platform can sign in."""
+        return platform in self._identities
+
     async def create_link(self, request_id: str, user: User) -> str:
         """Return a new private link for the person of a request; earlier links and their steps become void.
 
@@ -317,7 +321,7 @@ class SignInFlow:
             raise SignInLinkError(f"request {request_id} is not open")
         owner = Person(request.owner.platform, request.owner.workspace, request.owner.person)
         target = await self._pending.get(owner, request.session_id, request.run, request.tool_call_id)
-        if target is None or owner.platform not in self._identities:
+        if target is None or not self.is_on(owner.platform):
             raise SignInLinkError(f"request {request_id} has no target any more, or its platform no sign-in")
         return request, target
 
