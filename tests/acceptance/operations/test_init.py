@@ -244,3 +244,29 @@ async def test_init_without_a_writable_file_or_terminal_prints_one_line(
         await terminal.wait_for_text("this folder is not writable: change to another one")
         assert await terminal.wait_for_exit() == 2
     assert os.listdir(disk) == [".env"]
+
+
+async def test_init_asks_for_the_clients_of_sign_ins_with_a_public_url(
+    fork_server: ForkServer, slack: SlackSimulator, discord: DiscordSimulator, settings: dict[str, str], tmp_path: Path
+) -> None:
+    values = {"PUBLIC_URL": "https://bot.example.com", "SECRET_KEY": "0123456789abcdef" * 4, "AGENT": "brought"}
+    values |= {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token}
+    values |= {"DISCORD_BOT_TOKEN": discord.bot_token}
+    async with run_in_terminal(fork_server, tmp_path, "init", {**settings, **values}) as terminal:
+        await terminal.answer_prompt("[both]: ", "")
+        await terminal.answer_prompt("SLACK_SIGN_IN_CLIENT_ID: ", slack.oauth.client_id)
+        await terminal.answer_prompt("SLACK_SIGN_IN_CLIENT_SECRET: ", "wrong-secret-of-the-app")
+        await terminal.wait_for_text("FAIL sign-in on Slack: Slack says bad_client_secret.")
+        await terminal.answer_prompt("saves it unchecked: ", slack.oauth.client_secret)
+        await terminal.wait_for_text("ok   sign-in on Slack: the app must have the redirect URL")
+        await terminal.answer_prompt("DISCORD_CLIENT_SECRET: ", discord.oauth.client_secret)
+        await terminal.wait_for_text("ok   sign-in on Discord: the app must have the redirect URL")
+        await terminal.answer_prompt("DATABASE_URL: ", "")
+        await terminal.wait_for_text("Checking all settings")
+        await terminal.wait_for_exit()
+        assert not any(secret in terminal.screen for secret in (slack.oauth.client_secret, discord.oauth.client_secret))
+    assert (tmp_path / ".env").read_text().splitlines()[1:] == [
+        f"SLACK_SIGN_IN_CLIENT_ID={slack.oauth.client_id}",
+        f"SLACK_SIGN_IN_CLIENT_SECRET={slack.oauth.client_secret}",
+        f"DISCORD_CLIENT_SECRET={discord.oauth.client_secret}",
+    ]
