@@ -265,9 +265,11 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             TurnReports(database, prices),
             DenialNoticeStore(database),
             spending,
+            sign_ins.store,
             background,
             settings.access_policy,
             settings.reply_without_mention,
+            _make_sign_in_flow(settings, database, human_requests, sign_ins),
         )
         answerer = Answerer(
             default_runtime,
@@ -306,7 +308,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
             platforms,
             adapters,
             hooks,
-            _make_sign_in_flow(settings, database, human_requests, sign_ins),
+            services.sign_in_flow,
             request_messages,
         )
 

@@ -74,12 +74,14 @@ class Button:
         id: the action and the id of its target, such as `retry:TURN_ID`: see `parse_button`. It needs no other state,
             so that any process can handle the press.
         options: the options of a menu, empty for a button. Choosing an option counts as a press of that `Button`.
+        url: the page that a press opens in the browser; empty for any other button.
     """
 
     id: str
     label: str
     style: ButtonStyle = ""
     options: "tuple[Button, ...]" = ()
+    url: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

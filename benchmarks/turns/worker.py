@@ -287,6 +287,7 @@ def create_answerer(
         turn_reports=nothing,
         denial_notices=nothing,
         spending=nothing,
+        sign_ins=nothing,
         background=background,
     )
     return Answerer(

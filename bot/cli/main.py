@@ -332,6 +332,19 @@ def schedules(
 
 
 @cli.command()
+def connections(
+    disconnected: Annotated[
+        str, typer.Option("--disconnect", metavar="ID", help="Delete this account, and revoke its access.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """List the accounts that people have connected, the oldest first."""
+    from bot.cli import operations
+
+    operations.print_connections(disconnected=disconnected, as_json=as_json)
+
+
+@cli.command()
 def why(
     turn: Id,
     *,

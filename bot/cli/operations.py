@@ -1,4 +1,4 @@
-"""Commands of operators: status, turns, sessions, schedules, why, retry, cancel, usage.
+"""Commands of operators: status, turns, sessions, schedules, connections, why, retry, cancel, usage.
 
 They work while the bot runs, on SQLite too: each reads the database, or stores a request for a turn in it. Workers look
 for such requests every few seconds.
@@ -26,7 +26,10 @@ from core.errors import ParleyError
 from core.inbox.store import InboxStore
 from core.observability.messages import format_count
 from core.privacy.prompts import PromptStore
+from core.privacy.vault import Vault
 from core.sessions.agent_routing import AgentRouter
+from core.signin.credentials import CredentialStore, SignIn
+from core.signin.oauth import OAuthClient
 from core.store.database import Database
 from core.store.lock import get_lock_holder
 from core.store.turn_states import ENDED_STATES, State
@@ -241,6 +244,42 @@ def print_schedules(*, deleted: str, as_json: bool) -> None:
     _run_command(work, "reading schedules")
 
 
+def print_connections(*, disconnected: str, as_json: bool) -> None:
+    """Print the connected accounts as a table or as JSON, the oldest first; or delete one by its id."""
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        store = CredentialStore(database, Vault(database, settings.encryption_key), OAuthClient())
+        found = await store.list_all()
+        if disconnected:
+            person = next((sign_in.person for sign_in in found if sign_in.id == disconnected), None)
+            if person is None or await store.delete(person, disconnected) is None:
+                raise UnknownIdError(f"there is no connection {disconnected[:40]}: `parley connections` lists them")
+            tables.print_lines(f"disconnected {disconnected}")
+            return 0
+        if as_json:
+            tables.print_json([_sign_in_to_json(sign_in) for sign_in in found])
+            return 0
+        columns = ["id", "state", "service", "account", "user", "platform", "agent", "since (UTC)", "used (UTC)"]
+        rows = [
+            [
+                sign_in.id,
+                sign_in.state,
+                sign_in.label,
+                sign_in.account,
+                sign_in.person.id,
+                sign_in.person.platform,
+                sign_in.app,
+                tables.format_time(sign_in.created_at),
+                tables.format_time(sign_in.used_at) if sign_in.used_at else "",
+            ]
+            for sign_in in found
+        ]
+        tables.print_table("Connections", columns, rows)
+        return 0
+
+    _run_command(work, "reading connections")
+
+
 def why(turn: str, *, as_json: bool) -> None:
     """Print the report of a turn (see `TurnReport`), given by its id or id prefix."""
 
@@ -383,6 +422,12 @@ def _schedule_to_json(schedule: Schedule) -> dict[str, object]:
         "place": message.place,
         "text": message.text,
     }
+
+
+def _sign_in_to_json(sign_in: SignIn) -> dict[str, object]:
+    person = sign_in.person
+    values = {name: value for name, value in asdict(sign_in).items() if name != "person"}
+    return {**values, "user": person.id, "platform": person.platform, "workspace": person.workspace}
 
 
 def _make_services(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:

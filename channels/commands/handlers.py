@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import get_args
+from typing import Literal, get_args
 
 from channels.base import Button, File
-from channels.commands.schedules import list_jobs, list_schedules, render_items
+from channels.commands.listed_items import render_items
+from channels.commands.schedules import list_jobs, list_schedules
 from channels.commands.services import PlatformServices
+from channels.commands.sign_ins import list_sign_ins
 from channels.commands.syntax import CommandName, CommandSyntax
 from channels.commands.usage import render_usage
 from channels.commands.why import find_turn_id, render_report
@@ -20,8 +22,10 @@ from channels.replies.reactions import QueuedReactions
 from channels.replies.tool_status import shorten_plain
 from core.conversations.feedback import Rating
 from core.inbox.entries import InboxEntry
+from core.messages.identity import User
 from core.messages.inbox_message import InboxMessage
 from core.privacy.export import ExportFormat, ExportViewer
+from core.signin.target import Person
 from core.turns.rerun import RerunDenial
 from core.usage.user_rate_limits import CommandLimiter, RateLimitDenial
 
@@ -37,6 +41,7 @@ COMMAND_DESCRIPTIONS: Mapping[CommandName, str] = {
     "mute": words.MUTE_HELP,
     "listen": words.LISTEN_HELP,
     "schedule": words.SCHEDULE_HELP,
+    "connections": words.CONNECTIONS_HELP,
     "usage": words.USAGE_HELP,
     "help": words.HELP_HELP,
 }
@@ -77,6 +82,7 @@ PRIVATE_COMMANDS: Mapping[CommandName, str] = {
     "why": words.WHY_PRIVATELY,
     "usage": words.USAGE_PRIVATELY,
     "schedule": words.USAGE_PRIVATELY,
+    "connections": words.USAGE_PRIVATELY,
 }
 
 
@@ -155,11 +161,8 @@ class CommandHandler:
                 return CommandResult(await self._usage(entry, say))
             case "why":
                 return CommandResult(await self._why(argument, entry, say))
-            case "schedule":
-                items = await list_schedules(self._services.schedules, entry.message, say)
-                items += await list_jobs(self._services.jobs.store, entry.message, say)
-                text, buttons = render_items(items, say)
-                return CommandResult(text, buttons=buttons)
+            case "schedule" | "connections":
+                return await self._list(name, entry.message, say)
         session = entry.message.session_id  # without one, the list of a choice is that before the first prompt
         is_choice = name in CHOICE_COMMANDS and (session or not argument)
         if not (is_choice or await self._services.inbox.has_session(session)):
@@ -180,6 +183,22 @@ class CommandHandler:
             case _:
                 result = await self._info(session, entry, say)
         return result
+
+    async def _list(
+        self, name: Literal["schedule", "connections"], message: InboxMessage, say: MessageCatalog
+    ) -> CommandResult:
+        if name == "schedule":
+            items = await list_schedules(self._services.schedules, message, say)
+            items += await list_jobs(self._services.jobs.store, message, say)
+            heading, empty = words.YOUR_SCHEDULES, words.NO_SCHEDULES
+        else:
+            author = User(message.author, "", platform=message.platform, workspace=message.location.workspace)
+            items = await list_sign_ins(self._services.sign_ins, Person.of(author), say)
+            heading, empty = words.YOUR_CONNECTIONS, words.NO_CONNECTIONS
+        if not items:
+            return CommandResult(say(empty))
+        text, buttons = render_items(items, say(heading))
+        return CommandResult(text, buttons=buttons)
 
     async def _mute(self, session: str, entry: InboxEntry, is_mute: bool) -> str:
         if is_mute and entry.message.location.is_direct:

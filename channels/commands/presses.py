@@ -1,27 +1,38 @@
-"""Button presses: stop, retry, regenerate, ratings, approvals, answers and schedules."""
+"""Button presses: stop, retry, regenerate, ratings, approvals, answers, schedules and sign-ins."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from channels.base import Button
 from channels.commands.answers import AnswerHandler, ensure_message_ids
-from channels.commands.handlers import prompt_limit_message
+from channels.commands.handlers import CommandResult, prompt_limit_message
 from channels.commands.schedules import handle_schedule_press
 from channels.commands.services import PlatformServices
+from channels.commands.sign_ins import disconnect, shorten_name
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
+from channels.replies.buttons import LINK_PREFIX, ButtonAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
 from channels.requests.approval_message import ARGUMENTS_FILE, refusal_text
+from core.errors import SignInLinkError
 from core.messages.identity import Actor, User
 from core.messages.inbox_message import AcceptResult, InboxMessage
-from core.tools.human_requests import Approval, Verdict
+from core.signin.browser import STEP_SECONDS
+from core.signin.target import Person
+from core.tools.human_requests import Approval, SignInRequest, Verdict
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenial
 from core.usage.user_rate_limits import RateLimitDenial
 
 log = logging.getLogger(__name__)
 
-_VERDICTS: Mapping[ApprovalAction, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
+_VERDICTS: Mapping[ButtonAction, Verdict] = {
+    "approve": "approved",
+    "always": "always",
+    "deny": "denied",
+    "decline": "denied",
+}
 
 #: The message to the user by the reason why a turn is not run again.
 _RERUN_REFUSALS: Mapping[RerunDenial, str] = {
@@ -39,8 +50,10 @@ class PressHandler:
         self._queued_reactions = queued_reactions
         self.answers = AnswerHandler(services)
 
-    async def handle(self, button: str, *, actor: Actor, locale: str, name: str = "") -> str:
-        """Perform the action of a pressed button; return the text for the user, empty for none.
+    async def handle(
+        self, button: str, *, actor: Actor, locale: str, name: str = "", workspace: str = ""
+    ) -> CommandResult:
+        """Perform the action of a pressed button; return the result for the user, with an empty text for none.
 
         The caller has checked that the user has access to the bot. Nothing is stored if they may not press the button,
         a rate limit is reached, or the button is out of date. The user's name is stored with their decision or answer.
@@ -48,16 +61,21 @@ class PressHandler:
         say = words.messages_for(locale)
         parsed = parse_button(button)
         if parsed is None:
-            return say(words.UNKNOWN_BUTTON)
+            return CommandResult(say(words.UNKNOWN_BUTTON))
+        buttons: Sequence[Button] = ()
+        user = self._services.access_policy.to_user(actor, name)
+        user = replace(user, platform=actor.platform, workspace=workspace)
         match parsed:
-            case ("approve" | "always" | "deny") as decision, approval_id, _:
-                by = self._services.access_policy.to_user(actor, name)
-                return await self._decide(approval_id, by, _VERDICTS[decision], say)
+            case ("approve" | "always" | "deny" | "decline") as decision, request_id, _:
+                text = await self._decide(request_id, user, _VERDICTS[decision], say)
             case "attach", approval_id, _:
-                return await self._attach_arguments(approval_id, say)
+                text = await self._attach_arguments(approval_id, say)
             case ("option" | "page" | "form") as action, _, _:
-                by = self._services.access_policy.to_user(actor, name)
-                return await self._handle_question(action, parsed, by, say)
+                text = await self._handle_question(action, parsed, user, say)
+            case "connect", request_id, _:
+                text, buttons = await self._create_sign_in_link(request_id, user, say)
+            case "disconnect", sign_in_id, _:
+                text = await disconnect(self._services, sign_in_id, Person.of(user), say)
             case (
                 (
                     "unschedule"
@@ -70,9 +88,10 @@ class PressHandler:
                 _,
                 _,
             ):
-                return await handle_schedule_press(self._services, parsed, actor, name, say)
+                text = await handle_schedule_press(self._services, parsed, actor, name, say)
             case other, turn_id, _:
-                return await self._change_turn(other, turn_id, actor.author, say)
+                text = await self._change_turn(other, turn_id, actor.author, say)
+        return CommandResult(text, buttons=buttons)
 
     async def _change_turn(self, action: TurnAction, turn_id: str, author: str, say: MessageCatalog) -> str:
         match action:
@@ -116,15 +135,37 @@ class PressHandler:
         self._services.request_messages.start_update(approval)
         return ""
 
-    async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
-        """Store a decision on an approval, and update its message.
+    async def _create_sign_in_link(
+        self, request_id: str, user: User, say: MessageCatalog
+    ) -> tuple[str, Sequence[Button]]:
+        """Return the private answer to a press of *Connect*: a link for the person of the request, or a refusal."""
+        request = await self._services.human_requests.get(request_id)
+        if not isinstance(request, SignInRequest):
+            return say(words.ALREADY_ENDED), ()
+        if not request.may_decide(user):
+            return refusal_text(request, say), ()
+        flow = self._services.sign_in_flow
+        if flow is None or not flow.is_on(user.platform):
+            return say(words.SIGN_IN_NOT_SET_UP), ()
+        await ensure_message_ids(self._services, request)
+        try:
+            url = await flow.create_link(request.id, user)
+        except SignInLinkError:  # decided, expired or reset
+            self._services.request_messages.start_update(request)
+            return say(words.ALREADY_ENDED), ()
+        service = shorten_name(request.owner.label)
+        text = say(words.SIGN_IN_LINK, service=service, minutes=f"{STEP_SECONDS / 60:g}")
+        return text, [Button(f"{LINK_PREFIX}{request.id}", say(words.OPEN_SIGN_IN), "primary", url=url)]
+
+    async def _decide(self, request_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
+        """Store a decision on an approval or a sign-in, and update its message.
 
         A press after the decision updates the message too: the process that stored the decision may have died before
         it did so. A denial is stored over a rate limit, too.
         """
-        if (approval := await self._services.human_requests.get(approval_id)) is not None:
-            await ensure_message_ids(self._services, approval)
-        decided = await self._services.human_requests.decide(approval_id, user, verdict)
+        if (shown := await self._services.human_requests.get(request_id)) is not None:
+            await ensure_message_ids(self._services, shown)
+        decided = await self._services.human_requests.decide(request_id, user, verdict)
         request = decided.request
         if request is None:
             return say(words.ALREADY_ENDED)

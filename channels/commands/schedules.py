@@ -1,10 +1,7 @@
 """Schedules in commands: the list of a person's schedules and background jobs, and presses of their buttons."""
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from channels.base import Button
+from channels.commands.listed_items import MAX_OPTION_TITLE, ListedItem
 from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -17,15 +14,6 @@ from core.messages.inbox_message import InboxMessage
 from core.turns.automation.jobs import JobStore
 from core.turns.automation.schedules import ScheduleDenial, ScheduleStore
 
-#: The most items whose actions are buttons; the actions of more are menus.
-MAX_ITEMS_WITH_BUTTONS = 4
-
-#: The most options of a menu. Discord: 25.
-MAX_OPTIONS = 25
-
-#: The most characters of an option.
-_MAX_OPTION_TITLE = 60
-
 #: The most characters of a job's call in the list.
 _MAX_CALL_CHARACTERS = 80
 
@@ -36,15 +24,6 @@ _DENIALS = {
     ScheduleDenial.PAST: words.SCHEDULE_PAST,
     ScheduleDenial.TOO_MANY: words.TOO_MANY_SCHEDULES,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ListedItem:
-    """One open schedule or running job of a person in the list, with a button for each action on it."""
-
-    title: str
-    line: str
-    buttons: Sequence[Button]
 
 
 async def list_schedules(store: ScheduleStore, message: InboxMessage, say: MessageCatalog) -> list[ListedItem]:
@@ -61,7 +40,7 @@ async def list_schedules(store: ScheduleStore, message: InboxMessage, say: Messa
             buttons.insert(0, create_button("schedule_pause", schedule.id, say))
         elif schedule.state == "paused":
             buttons.insert(0, create_button("schedule_resume", schedule.id, say))
-        items.append(ListedItem(shorten_plain(schedule.title, _MAX_OPTION_TITLE), line, buttons))
+        items.append(ListedItem(shorten_plain(schedule.title, MAX_OPTION_TITLE), line, buttons))
     return items
 
 
@@ -74,26 +53,9 @@ async def list_jobs(store: JobStore, message: InboxMessage, say: MessageCatalog)
         line = say(words.JOB_RUNNING, call=shown, time=format_time(job.created_at))
         if job.place != message.place:
             line = say(words.SCHEDULE_ELSEWHERE, line=line)
-        title = shorten_plain(job.call, _MAX_OPTION_TITLE)
+        title = shorten_plain(job.call, MAX_OPTION_TITLE)
         items.append(ListedItem(title, line, [create_button("cancel_job", job.id, say)]))
     return items
-
-
-def render_items(items: Sequence[ListedItem], say: MessageCatalog) -> tuple[str, list[Button]]:
-    """Return a numbered list, and its buttons; of more than `MAX_ITEMS_WITH_BUTTONS`, a menu for each action."""
-    if not items:
-        return say(words.NO_SCHEDULES), []
-    text = "\n".join([say(words.YOUR_SCHEDULES), "", *(f"{n}. {item.line}" for n, item in enumerate(items, 1))])
-    numbered = [(n, item, button) for n, item in enumerate(items, 1) for button in item.buttons]
-    if len(items) <= MAX_ITEMS_WITH_BUTTONS:
-        return text, [Button(button.id, f"{button.label} {n}") for n, _, button in numbered]
-    menus = defaultdict[str, list[Button]](list)
-    for n, item, button in numbered:
-        menus[button.label].append(Button(button.id, f"{n}. {item.title}"))
-    return text, [
-        Button(f"menu:{options[0].id.partition(':')[0]}", label, options=tuple(options[:MAX_OPTIONS]))
-        for label, options in menus.items()
-    ]
 
 
 async def handle_schedule_press(
@@ -127,7 +89,7 @@ async def handle_schedule_press(
         return say(_DENIALS[changed])
     services.rerenderer.rerender(changed.turn)
     return (
-        say(done, title=shorten_plain(changed.title, _MAX_OPTION_TITLE))
+        say(done, title=shorten_plain(changed.title, MAX_OPTION_TITLE))
         if done
         else await render_schedule(changed, store, say)
     )

@@ -12,6 +12,8 @@ from core.conversations.turn_report import TurnReports
 from core.inbox.entries import EntryStore
 from core.inbox.store import InboxStore
 from core.messages.inbox_message import ReplyWithoutMention
+from core.signin.browser import SignInFlow
+from core.signin.credentials import CredentialStore
 from core.tools.human_request_service import HumanRequestService
 from core.turns.automation.job_runner import JobRunner
 from core.turns.automation.schedules import ScheduleStore
@@ -29,8 +31,10 @@ class PlatformServices:
         jobs: runs background jobs, and stores those of all workers.
         denial_notices: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.
+        sign_ins: stores the connected accounts of people.
         background: starts tasks that are awaited at shutdown.
         access_policy: the users and places that the bot answers.
+        sign_in_flow: creates links to sign in; None if sign-in is not set up.
         reply_without_mention: the messages without a mention that the bot answers in a conversation that it has joined.
     """
 
@@ -46,6 +50,8 @@ class PlatformServices:
     turn_reports: TurnReports
     denial_notices: DenialNoticeStore
     spending: SpendingStore
+    sign_ins: CredentialStore
     background: BackgroundTasks
     access_policy: AccessPolicy = field(default_factory=AccessPolicy)
     reply_without_mention: ReplyWithoutMention = "author"
+    sign_in_flow: SignInFlow | None = None

@@ -12,7 +12,19 @@ from typing import Literal, get_args
 from channels.i18n.messages import MessageCatalog
 
 CommandName = Literal[
-    "reset", "stop", "help", "info", "why", "agent", "model", "export", "mute", "listen", "usage", "schedule"
+    "reset",
+    "stop",
+    "help",
+    "info",
+    "why",
+    "agent",
+    "model",
+    "export",
+    "mute",
+    "listen",
+    "usage",
+    "schedule",
+    "connections",
 ]
 
 #: The names of slash commands; `ask` sends a prompt. No name ends with another one: see `CommandSyntax.find_name`.

@@ -58,6 +58,10 @@ CONFIRM = "Confirm"
 PAUSE = "Pause"
 RESUME = "Resume"
 DELETE = "Delete"
+CONNECT = "Connect"
+NOT_NOW = "Not now"
+DISCONNECT = "Disconnect"
+OPEN_SIGN_IN = "Open the sign-in page"
 CHOOSE_TIME_ZONE = "Choose your time zone"
 
 # approvals
@@ -143,6 +147,25 @@ ENTRY_NOT_JSON_NUMBER = "Enter JSON without NaN, Infinity and numbers that are t
 ENTRY_NEEDS_FORM = "Use the button under the question."
 ANSWER_REFUSED = "_This doesn't answer my question. {why}_"
 ANSWER_NOTED = "_Noted as your answer. Other questions are still open._"
+
+# requests to sign in, and connected accounts
+CONNECT_SERVICE = "🔗 **{name}, connect {service} so that I can go on.**"
+PERSON_CONNECTS = "_Only {name} gets the link to sign in, until {until}._"
+CONNECTED = "✅ Connected by {name}, {when}."
+DECLINED = "⛔ Declined by {name}, {when}."
+SIGN_IN_EXPIRED = "⌛ Nobody signed in in time. Ask again if you still need this."
+SIGN_IN_VOID = "⛔ This sign-in is closed: it was stopped, deleted or reset."
+SIGN_IN_NOT_YOURS = "This is another person's sign-in. Ask me yourself, and I use your own account."
+SIGN_IN_LINK = "Sign in at {service}. The link is only for you, and works once, for {minutes} min."
+SIGN_IN_NOT_SET_UP = "I can't connect accounts here. Ask the operator of this bot to set it up."
+YOUR_CONNECTIONS = "Your accounts that I may use for you:"
+NO_CONNECTIONS = "You have connected no account. I ask you when I need one."
+CONNECTED_SINCE = "since {time}"
+CONNECTION_USED = "last used {time}"
+CONNECTION_LOST = "_Not accepted anymore: I ask you again when I need it._"
+CONNECTION_UNKNOWN = "This account is not connected anymore."
+DISCONNECTED = "Disconnected: {service}. I can't use your account there anymore."
+CONNECTIONS_HELP = "show or disconnect your accounts that I use, visible only to you"
 
 # after a button press
 AUTHOR_MUST_ANSWER = "Only the author can answer this question."

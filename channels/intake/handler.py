@@ -420,11 +420,15 @@ class IntakeHandler(ABC):
             log.error("an interaction cannot be answered: %s", error)
 
     async def _handle_press(self, entry: InboxEntry) -> None:
-        text = await self.presses.handle(
-            entry.values["button"], actor=entry.message.actor_or_author, locale=entry.locale, name=entry.name
+        result = await self.presses.handle(
+            entry.values["button"],
+            actor=entry.message.actor_or_author,
+            locale=entry.locale,
+            name=entry.name,
+            workspace=entry.message.location.workspace,
         )
-        if text:
-            await self.answer(entry, CommandResult(text))
+        if result.text:
+            await self.answer(entry, result)
 
     async def _use_menu(self, entry: InboxEntry) -> CommandResult:
         values = entry.values

@@ -8,14 +8,19 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.settings import ExtraButton
 
-#: The actions of buttons: on a turn, on an approval, on a question, on a schedule, and on a background job.
+#: The actions of buttons: on a turn, an approval, a question, a schedule, a background job, and a sign-in.
 TurnAction = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
 ApprovalAction = Literal["approve", "always", "deny", "attach"]
 QuestionAction = Literal["option", "page", "form"]
 #: `schedule_zone` chooses a time zone, which is the detail.
 ScheduleAction = Literal["unschedule", "schedule_confirm", "schedule_pause", "schedule_resume", "schedule_zone"]
 JobAction = Literal["cancel_job"]
-ButtonAction = TurnAction | ApprovalAction | QuestionAction | ScheduleAction | JobAction
+#: `connect` and `decline` are for a request to sign in; `disconnect` is for a connected account.
+SignInAction = Literal["connect", "decline", "disconnect"]
+ButtonAction = TurnAction | ApprovalAction | QuestionAction | ScheduleAction | JobAction | SignInAction
+
+#: Prefix of the ids of buttons that open a page. Slack: a press of one is an interaction too.
+LINK_PREFIX = "link:"
 
 #: Prefixes of the ids of the ratings.
 RATING_PREFIXES = ("good:", "bad:")
@@ -40,6 +45,9 @@ _LABELS: Mapping[ButtonAction, str] = {
     "schedule_resume": words.RESUME,
     "schedule_zone": words.CHOOSE_TIME_ZONE,
     "cancel_job": words.CANCEL,
+    "connect": words.CONNECT,
+    "decline": words.NOT_NOW,
+    "disconnect": words.DISCONNECT,
 }
 _STYLES: Mapping[ButtonAction, ButtonStyle] = {
     "revise": "primary",
@@ -47,6 +55,7 @@ _STYLES: Mapping[ButtonAction, ButtonStyle] = {
     "deny": "danger",
     "form": "primary",
     "schedule_confirm": "primary",
+    "connect": "primary",
 }
 
 
@@ -54,7 +63,7 @@ class Press(NamedTuple):
     """Press of a button, parsed from the button's id.
 
     Attributes:
-        target_id: the id of the turn, the approval, the question, the schedule or the job.
+        target_id: the id of the turn, the request, the schedule, the job or the sign-in.
         detail: of a question's button: the index of the option, or the page; a time zone; empty for others.
     """
 

@@ -14,7 +14,7 @@ from core.messages.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHER
 from core.messages.inbox_message import storable_text
 from core.observability.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.adk_confirmations import Account
-from core.tools.human_requests import Approval, HumanRequest
+from core.tools.human_requests import Approval, HumanRequest, SignInRequest
 from core.tools.shown_arguments import fit_arguments
 
 #: The most characters of the tool's hint, and of the tool's name.
@@ -29,6 +29,7 @@ _DECISIONS = {
     "denied": words.DENIED,
     "expired": words.EXPIRED,
     "answered": words.ANSWERED,
+    "connected": words.CONNECTED,
 }
 
 _APPROVER_SENTENCES = (words.AUTHOR_MUST_APPROVE, words.OTHERS_MUST_APPROVE, words.APPROVERS_MUST_APPROVE)
@@ -118,6 +119,8 @@ def decision_rule_text(request: HumanRequest, sentences: Mapping[str, str], othe
 
 
 def refusal_text(request: HumanRequest, say: MessageCatalog) -> str:
+    if isinstance(request, SignInRequest):
+        return say(words.SIGN_IN_NOT_YOURS)
     is_approval = isinstance(request, Approval)
     author, others, deciders = _APPROVER_SENTENCES if is_approval else _ANSWERER_SENTENCES
     return decision_rule_text(request, {OTHERS: others, AUTHOR: author}, deciders, say)

@@ -1,4 +1,4 @@
-"""Messages that ask people to decide: approvals and an agent's questions."""
+"""Messages that ask people to decide: approvals, an agent's questions, and sign-ins."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,14 +11,15 @@ from channels.platform import Platform, Platforms
 from channels.replies.reply import Reply
 from channels.requests.approval_message import ARGUMENTS_FILE, approval_text, decision_buttons, list_argument_files
 from channels.requests.question_message import question_buttons, question_text
+from channels.requests.sign_in_message import sign_in_buttons, sign_in_text
 from core.concurrency.tasks import BackgroundTasks
 from core.tools.human_request_service import HumanRequestService
-from core.tools.human_requests import Approval, HumanRequest, Question
+from core.tools.human_requests import Approval, HumanRequest, Question, SignInRequest
 from core.turns.turn import FILE_PREFIX
 
 
 class RequestMessages:
-    """Posts and edits the messages of approvals and of an agent's questions."""
+    """Posts and edits the messages of approvals, of an agent's questions, and of requests to sign in."""
 
     def __init__(self, platforms: Platforms, requests: HumanRequestService, background: BackgroundTasks) -> None:
         self._platforms = platforms
@@ -31,7 +32,7 @@ class RequestMessages:
         return self._background.start(self.update(request, is_void=is_void, page=page), name=f"request {request.id}")
 
     async def update(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
-        """Edit the message of an approval or question to its current state, which is read again from the database.
+        """Edit the message of a request to its current state, which is read again from the database.
 
         A missing message is posted. The ids of the posted messages are stored with the request. Arguments of an
         approval that are too long for the message are posted as a file, before *Approve* appears. If the file cannot be
@@ -70,6 +71,10 @@ async def _show_request(
         case Question():
             text = question_text(request, say, is_void=is_void)
             controls = question_buttons(request, say, platform.max_menu_options, page=page, is_void=is_void)
+        case SignInRequest():
+            person = (await platform.read_message(request.inbox_message)).speaker
+            text = sign_in_text(request, person, say, is_void=is_void)
+            controls = sign_in_buttons(request, say, is_void=is_void)
         case _:
             raise TypeError(f"a request of the type {type(request).__name__} has no message")
     async with Reply(surface, known_ids=known_ids, save_ids=save_ids, say=say, buttons=controls) as reply:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from aiohttp import web
-from slack_bolt.async_app import AsyncApp
+from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
@@ -16,6 +16,7 @@ from slack_bolt.response import BoltResponse
 from channels.access import AccessDecision
 from channels.commands.services import PlatformServices
 from channels.intake.backfill import Backfill
+from channels.replies.buttons import LINK_PREFIX
 from channels.settings import BackfillLimits
 from channels.slack import manifest as events
 from channels.slack.access import SlackIdentityResolver, is_user_group_id
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 
 #: Any id of a command or button.
 _ANY = re.compile(".")
+
+_LINK_BUTTON = re.compile(f"^{LINK_PREFIX}")
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT_SECONDS = 30.0
@@ -135,6 +138,7 @@ class SlackAdapter:
         app.command(_ANY)(intake.receive_command)
         app.block_action(CHOICE_BUTTON)(intake.receive_choice)
         app.block_action(FORM_BUTTON)(intake.open_answer_form)
+        app.block_action(_LINK_BUTTON)(_acknowledge)
         app.block_action(_ANY)(intake.receive_press)
         app.message_shortcut(ASK)(intake.open_prompt_form)
         app.message_shortcut(RESET)(intake.receive_reset)
@@ -225,6 +229,10 @@ class SlackAdapter:
         is_removed = event["type"] == events.APP_UNINSTALLED or (event.get("tokens") or {}).get("bot")
         if tokens is not None and is_removed:
             await tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
+
+
+async def _acknowledge(ack: AsyncAck) -> None:
+    await ack()
 
 
 async def _authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:

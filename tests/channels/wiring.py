@@ -44,10 +44,13 @@ from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import TokenCounter
 from core.models.vendors import VendorSettings
 from core.privacy.prompts import PromptStore
+from core.privacy.vault import Vault
 from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.artifacts import ArtifactService
 from core.sessions.prompt_text import QUOTE_END
 from core.sessions.service import SessionService
+from core.signin.credentials import CredentialStore
+from core.signin.oauth import OAuthClient
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import metadata
@@ -85,6 +88,9 @@ DEFAULT_ROUTER = AgentRouter("parley", {"parley": AgentProfile("parley", MODELS)
 
 #: Address at which other programs reach the bot.
 PUBLIC_URL = "https://bot.example"
+
+#: Key of the vault.
+SECRET_KEY = "0123456789abcdef" * 2
 
 #: Default limits of the backfill.
 BACKFILL_LIMITS = BackfillLimits()
@@ -208,6 +214,7 @@ async def run_core(
             TurnReports(database, spending_store.prices),
             DenialNoticeStore(database),
             spending_store,
+            CredentialStore(database, Vault(database, SECRET_KEY), OAuthClient()),
             background,
             access_policy or AccessPolicy(),
             follow,

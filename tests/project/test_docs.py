@@ -56,6 +56,7 @@ from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
 from core.messages.identity import User, to_user_state
 from core.privacy.deletion import DeletionPreview, DeletionResult
+from core.signin.credentials import SignIn
 from core.tools.tool import is_idempotent, is_tool_allowed, load_tools
 from core.turns.automation.schedules import Schedule
 from core.usage.meter import ModelCall
@@ -165,6 +166,7 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         ("status", "findings"): Diagnosis,
         ("sessions", ""): SessionOverview,
         ("schedules", ""): Schedule,
+        ("connections", ""): SignIn,
         ("why", ""): TurnReport,
         ("why", "calls"): ModelCall,
         ("why", "run_record"): RunRecord,
@@ -177,9 +179,11 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         ("check", ""): probes.CheckResult,
     }
     less = {("why", ""): {"cost"}, ("schedules", ""): {"message", "speakers"}}  # printed in dollars, and by fields
+    less |= {("connections", ""): {"person"}}
     extra_fields = {
         ("why", ""): {"dollars"},
         ("schedules", ""): {"user", "session", "place", "text"},
+        ("connections", ""): {"user", "platform", "workspace"},
         ("status", "workers"): {"is_alive"},
         ("status", ""): {"findings", "is_well"},
     }

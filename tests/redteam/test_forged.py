@@ -115,12 +115,13 @@ async def test_a_forged_button_does_nothing(slack: SlackSimulator, tmp_path: Pat
         for action in ACTIONS:
             for forged in FORGED_IDS:
                 button = f"{action}:{forged.replace('TURN', turn.id)}"
-                answer = await bot.adapter._intake.presses.handle(button, actor=identity[0], locale="")
+                answer = (await bot.adapter._intake.presses.handle(button, actor=identity[0], locale="")).text
                 assert answer in (
                     words.UNKNOWN_BUTTON,
                     words.ALREADY_ENDED,
                     words.RETRY_EXPIRED,
                     words.ANSWER_NOT_STORED,
+                    words.CONNECTION_UNKNOWN,
                 ), button
         assert await list_rows(bot) == before
 
@@ -135,7 +136,7 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
         before = await list_rows(bot)
         (turn,) = await bot.list_turns()
         visitor, _location = await bot.adapter._identities.resolve_interaction(*get_address(bot, "grace"))
-        answer = await bot.adapter._intake.presses.handle(f"{action}:{turn.id}", actor=visitor, locale="")
+        answer = (await bot.adapter._intake.presses.handle(f"{action}:{turn.id}", actor=visitor, locale="")).text
         assert answer in (words.RETRY_NOT_ALLOWED, words.STOP_NOT_ALLOWED)
         assert await list_rows(bot) == before
 

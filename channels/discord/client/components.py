@@ -18,6 +18,7 @@ BUTTON_EMOJI = {
     "deny": "⛔",
     "attach": "🔁",
     "form": "📝",
+    "connect": "🔗",
 }
 
 
@@ -47,6 +48,9 @@ def make_view(controls: Sequence[Button]) -> discord.ui.View | None:
                 for option in control.options
             ]
             view.add_item(discord.ui.Select(custom_id=control.id, placeholder=control.label, options=options))
+            continue
+        if control.url:  # Discord: it has no id, and a press of it is no interaction
+            view.add_item(discord.ui.Button(label=control.label, url=control.url))
             continue
         emoji = BUTTON_EMOJI.get(control.id.partition(":")[0])  # screen readers read the label
         view.add_item(discord.ui.Button(label=control.label, custom_id=control.id, emoji=emoji))

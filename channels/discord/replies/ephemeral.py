@@ -15,7 +15,10 @@ from channels.replies.surface import EditOutcome, PostOutcome
 from core.errors import SurfaceError
 
 #: Actions of buttons that change only the reply; those of others would post a message after the token has expired.
-_BUTTON_KINDS = ("stop", "good", "bad", "approve", "always", "deny", "attach", "unschedule", "schedule_", "zones")
+_BUTTON_KINDS = (
+    *("stop", "good", "bad", "approve", "always", "deny", "attach", "connect", "decline"),
+    *("unschedule", "schedule_", "zones"),
+)
 
 
 class EphemeralSurface(DiscordMessageSurface):

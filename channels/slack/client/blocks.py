@@ -112,8 +112,12 @@ def button_element(control: Button) -> dict[str, Any]:
         options = [{"text": _plain_text(option.label), "value": option.id} for option in control.options]
         menu = {"type": "static_select", "action_id": control.id, "placeholder": _plain_text(control.label)}
         return {**menu, "options": options}
-    styled = {"style": control.style} if control.style else {}
-    return {"type": "button", "action_id": control.id, **_button_texts(control.label), **styled}
+    button = {"type": "button", "action_id": control.id, **_button_texts(control.label)}
+    if control.style:
+        button["style"] = control.style
+    if control.url:
+        button["url"] = control.url
+    return button
 
 
 def pressed_id(action: Mapping[str, Any]) -> str:

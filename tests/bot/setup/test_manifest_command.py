@@ -56,7 +56,7 @@ def test_the_manifests_of_the_wizard_and_the_command_have_the_prefix(
 def test_a_prefix_that_a_platform_refuses_prints_no_manifest(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prefix: str
 ) -> None:
-    with pytest.raises(SettingsError, match=r"^COMMAND_PREFIX: it must have at most 23 characters: lowercase letters"):
+    with pytest.raises(SettingsError, match=r"^COMMAND_PREFIX: it must have at most 20 characters: lowercase letters"):
         create_settings(monkeypatch, tmp_path, COMMAND_PREFIX=prefix)
 
 

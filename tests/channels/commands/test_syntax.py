@@ -178,7 +178,7 @@ def test_a_prefix_is_accepted(prefix: str) -> None:
     "prefix", ["Parley-", "/parley-", "my bot", "o'", "a.", "a:", "É", "a\n", "x" * (MAX_PREFIX_CHARACTERS + 1)]
 )
 def test_a_prefix_that_a_platform_refuses_is_invalid(prefix: str) -> None:
-    with pytest.raises(ValueError, match="it must have at most 23 characters: lowercase letters, digits, - and _"):
+    with pytest.raises(ValueError, match="it must have at most 20 characters: lowercase letters, digits, - and _"):
         validate_command_prefix(prefix)
 
 

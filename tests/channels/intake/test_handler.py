@@ -285,13 +285,17 @@ async def test_a_turn_before_a_reset_cannot_be_rated(recorder: IntakeRecorder) -
     turn = await recorder.end_turn(await recorder.claim_turn())
     await recorder.receive("reset")
     button = create_button("good", turn.id, ENGLISH)
-    assert await recorder.intake.presses.handle(button.id, actor=ADA, locale="") == words.ANSWER_NOT_STORED
+    assert (await recorder.intake.presses.handle(button.id, actor=ADA, locale="")).text == words.ANSWER_NOT_STORED
 
 
 async def test_a_press_is_answered_in_the_language_of_the_user(recorder: IntakeRecorder) -> None:
     korean = words.messages_for("ko")
-    assert await recorder.intake.presses.handle("strange", actor=ADA, locale="ko") == korean(words.UNKNOWN_BUTTON)
-    assert await recorder.intake.presses.handle("retry:t1", actor=ADA, locale="ko") == korean(words.RETRY_EXPIRED)
+    assert (await recorder.intake.presses.handle("strange", actor=ADA, locale="ko")).text == korean(
+        words.UNKNOWN_BUTTON
+    )
+    assert (await recorder.intake.presses.handle("retry:t1", actor=ADA, locale="ko")).text == korean(
+        words.RETRY_EXPIRED
+    )
 
 
 async def raise_store_error(*_: Any, **__: Any) -> Any:

@@ -115,7 +115,7 @@ async def test_nobody_approves_a_call_whose_arguments_cannot_be_read(
         for action in ("approve", "always"):
             presses = chat.bot.adapter._intake.presses
             before = len(refused)
-            assert await presses.handle(f"{action}:{row.id}", actor=ada, locale="") == unread
+            assert (await presses.handle(f"{action}:{row.id}", actor=ada, locale="")).text == unread
             await simulator.wait_for(lambda before=before: len(refused) > before)  # each press tries to attach it
             await simulator.wait_for(lambda: has_button(chat, words.RETRY))
         assert [request.decision for request in await list_requests(chat)] == [None]

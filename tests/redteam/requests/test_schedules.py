@@ -113,9 +113,9 @@ async def test_only_its_person_changes_a_schedule(platform: str, tmp_path: Path)
         presses = chat.bot.adapter._intake.presses
         grace = Actor(platform, "U0GRACE")
         for action in ("unschedule", "schedule_pause", "schedule_resume", "schedule_confirm"):
-            answer = await presses.handle(f"{action}:{made.id}", actor=grace, locale="")
+            answer = (await presses.handle(f"{action}:{made.id}", actor=grace, locale="")).text
             assert answer in (words.SCHEDULE_NOT_YOURS, words.ALREADY_ENDED)
-        answer = await presses.handle(f"schedule_zone:Asia/Tokyo:{made.id}", actor=grace, locale="")
+        answer = (await presses.handle(f"schedule_zone:Asia/Tokyo:{made.id}", actor=grace, locale="")).text
         assert answer == words.TIME_ZONE_CHOSEN.format(zone="Asia/Tokyo")
         assert await get_schedule(chat) == made
 

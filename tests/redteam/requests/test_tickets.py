@@ -218,6 +218,6 @@ async def test_nobody_cancels_the_job_of_another_person(simulator: Any, tmp_path
         (job,) = await attacker.list_jobs()
         actor = Actor(job.platform, "somebody else")
         presses = chat.bot.adapter._intake.presses
-        assert await presses.handle(f"cancel_job:{job.id}", actor=actor, locale="") == words.ALREADY_ENDED
+        assert (await presses.handle(f"cancel_job:{job.id}", actor=actor, locale="")).text == words.ALREADY_ENDED
         (job,) = await attacker.list_jobs()
         assert job.state == "running"

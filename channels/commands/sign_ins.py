@@ -1,0 +1,50 @@
+"""Connected accounts in commands: the list of those of a person, and disconnection."""
+
+from channels.commands.listed_items import MAX_OPTION_TITLE, ListedItem
+from channels.commands.services import PlatformServices
+from channels.i18n import messages as words
+from channels.i18n.messages import MessageCatalog
+from channels.markdown.times import format_time
+from channels.replies.buttons import create_button
+from channels.replies.tool_status import shorten_plain
+from core.signin.credentials import CredentialStore, SignIn
+from core.signin.target import Person
+
+#: The most characters of the scopes of an account in the list.
+_MAX_SCOPES_CHARACTERS = 80
+
+
+async def list_sign_ins(store: CredentialStore, person: Person, say: MessageCatalog) -> list[ListedItem]:
+    """Return the connected accounts of a person."""
+    return [
+        ListedItem(
+            shorten_plain(" ".join(filter(None, [sign_in.label, sign_in.account])), MAX_OPTION_TITLE),
+            _describe(sign_in, say),
+            [create_button("disconnect", sign_in.id, say)],
+        )
+        for sign_in in await store.list(person)
+    ]
+
+
+def _describe(sign_in: SignIn, say: MessageCatalog) -> str:
+    parts = [
+        f"**{shorten_name(sign_in.label)}**",
+        shorten_name(sign_in.account),
+        shorten_plain(", ".join(sign_in.scopes), _MAX_SCOPES_CHARACTERS),
+        say(words.CONNECTED_SINCE, time=format_time(sign_in.created_at)),
+        say(words.CONNECTION_USED, time=format_time(sign_in.used_at)) if sign_in.used_at else "",
+        say(words.CONNECTION_LOST) if sign_in.state == "lost" else "",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def shorten_name(name: str) -> str:
+    return shorten_plain(name, MAX_OPTION_TITLE)
+
+
+async def disconnect(services: PlatformServices, sign_in_id: str, person: Person, say: MessageCatalog) -> str:
+    """Delete a connected account of a person; return the text for them."""
+    deleted = await services.sign_ins.delete(person, sign_in_id)
+    if deleted is None:
+        return say(words.CONNECTION_UNKNOWN)
+    return say(words.DISCONNECTED, service=shorten_name(deleted.label))

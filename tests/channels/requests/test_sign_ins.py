@@ -1,0 +1,314 @@
+"""Requests to sign in and connected accounts, through the clients of both platforms."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from channels.access import AccessPolicy, AccessRules
+from channels.i18n import messages as words
+from core.errors import SignInLinkError
+from core.messages.identity import Actor
+from core.signin.browser import SignInFlow
+from core.signin.pending import PendingSignIns
+from core.signin.target import CredentialKind, Person, SignInTarget
+from core.store.schema import human_requests, sign_ins
+from core.tools.adk_requests import CredentialOwner
+from core.tools.human_requests import SignInRequest
+from tests.channels.platforms import Chat, run_conversation, wait_for_answer, wait_for_texts
+from tests.channels.wiring import PUBLIC_URL
+from tests.scenarios.chat import list_buttons, run_command, wait_for_private_message
+
+LINK_TEXT = words.SIGN_IN_LINK.format(service="GitHub", minutes=10)
+
+
+@asynccontextmanager
+async def run_chat(simulator: Any, folder: Path, *, is_on: bool = True, **settings: Any) -> AsyncIterator[Chat]:
+    """Run a bot that has answered Ada."""
+    async with run_conversation(simulator, folder, lambda _: "heard", **settings) as chat:
+        services = chat.bot.services
+        provider: Any = SimpleNamespace(label="the platform")  # only a browser needs more
+        vault, oauth = services.sign_ins._vault, services.sign_ins._oauth
+        flow = SignInFlow(
+            vault,
+            services.human_requests,
+            PendingSignIns(vault, seconds=3600),
+            services.sign_ins,
+            oauth=oauth,
+            identities={chat.bot.platform.name: provider} if is_on else {},
+            public_url=PUBLIC_URL,
+        )
+        for handler in (chat.bot.adapter._intake, chat.bot.adapter._intake.presses):
+            handler._services = replace(handler._services, sign_in_flow=flow)
+        await chat.say("hello")
+        await wait_for_answer(chat, "heard")
+        await chat.bot.wait_for_turns(1)
+        yield chat
+
+
+async def ask_to_sign_in(chat: Chat, *, label: str = "GitHub", seconds: float = 3600) -> SignInRequest:
+    """Store and show a request to Ada, as an agent's tool makes it."""
+    (turn,) = await chat.bot.list_turns()
+    (message,) = await chat.bot.list_inbox_messages()
+    owner = CredentialOwner(chat.bot.platform.name, get_workspace(message), message.author, label)
+    row = {
+        "id": "5160000000000001",
+        "kind": "sign_in",
+        "turn": turn.id,
+        "session": turn.session,
+        "generation": turn.generation,
+        "tool": "list_issues",
+        "arguments": {**asdict(owner), "credential_key": "github"},
+        "authors": [message.author],
+        "speakers": [message.author],
+        "deciders": [message.author],
+        "requested_at": time.time(),
+        "expires_at": time.time() + seconds,
+        "chunks": [],
+        "may_allow_always": False,
+        "secret_paths": [],
+        "answer_authors": [],
+        "drafts": {},
+    }
+    texts = dict.fromkeys(("hint", "run", "call_id", "tool_call_id", "arguments_hash", "tool_hash"), "")
+    async with chat.bot.database.write() as connection:
+        await connection.execute(sa.insert(human_requests).values(**texts, **row))
+    request = await chat.bot.services.human_requests.get(row["id"])
+    assert isinstance(request, SignInRequest)
+    store = PendingSignIns(chat.bot.services.sign_ins._vault, seconds=3600)
+    target = SignInTarget(credential_key="github", kind=CredentialKind.OAUTH, label=label)
+    person = Person(owner.platform, owner.workspace, owner.person)
+    assert await store.put(person, request.session_id, request.run, request.tool_call_id, target)
+    await chat.bot.services.request_messages.update(request)
+    return request
+
+
+async def store_verdict(chat: Chat, verdict: str) -> None:
+    """Store the outcome of a sign-in in the browser."""
+    async with chat.bot.database.write() as connection:
+        values = {"decision": verdict, "decided_at": time.time()}
+        await connection.execute(sa.update(human_requests).values(values))
+
+
+def get_workspace(message: Any) -> str:
+    platform, workspace, _ = message.place.split(":", 2)
+    return str(workspace) if platform == "slack" else ""
+
+
+async def add_sign_in(chat: Chat, id_: str, **values: Any) -> None:
+    """Store a connected account of Ada."""
+    (message,) = await chat.bot.list_inbox_messages()
+    row = {
+        "id": id_,
+        "platform": chat.bot.platform.name,
+        "workspace": get_workspace(message),
+        "person": message.author,
+        "app": "parley",
+        "credential_key": id_,
+        "fingerprint": "",
+        "kind": "oauth",
+        "label": "GitHub",
+        "account": "ada-l",
+        "scopes": ["repo", "user"],
+        "state": "active",
+        "created_at": 1e9,
+        "used_at": None,
+    }
+    async with chat.bot.database.write() as connection:
+        await connection.execute(sa.insert(sign_ins).values({**row, **values}))
+
+
+def list_urls(chat: Chat) -> list[str]:
+    """Return the pages that the buttons of the bot's messages open."""
+    return [url for message in chat.list_bot_messages() for url in _find_urls(_blocks_of(message))]
+
+
+def _blocks_of(message: Any) -> Any:
+    return message.blocks if hasattr(message, "blocks") else message.content.components
+
+
+def _find_urls(part: Any) -> list[str]:
+    if isinstance(part, list | tuple):
+        return [url for each in part for url in _find_urls(each)]
+    if isinstance(part, dict):
+        return [part["url"]] if part.get("url") else [url for each in part.values() for url in _find_urls(each)]
+    return []
+
+
+async def test_a_request_has_no_link_and_only_its_person_gets_one(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        request = await ask_to_sign_in(chat)
+        shown = chat.list_replies()[-1].text
+        assert "connect GitHub so that I can go on" in shown
+        assert list_buttons(chat)[-1] == [words.CONNECT, words.NOT_NOW]
+        assert list_urls(chat) == []
+        await chat.press(words.CONNECT, user="grace")
+        await wait_for_private_message(chat, words.SIGN_IN_NOT_YOURS, user="grace")
+        assert list_urls(chat) == []
+        await chat.press(words.CONNECT)
+        await wait_for_private_message(chat, LINK_TEXT)
+        (url,) = list_urls(chat)
+        assert url.startswith(f"{PUBLIC_URL}/sign-in/{request.id}-")
+        assert url not in str([m.text for m in chat.list_bot_messages()])
+        assert chat.list_replies()[-1].text == shown
+
+
+async def test_each_press_makes_a_new_link_and_voids_the_earlier_one(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await ask_to_sign_in(chat)
+        for count in (1, 2):
+            await chat.press(words.CONNECT)
+            await chat.simulator.wait_for(lambda: len(chat.list_private_messages()) == count)  # noqa: B023
+        first, second = (url.rpartition("/")[2] for url in list_urls(chat))
+        flow = chat.bot.adapter._intake.presses._services.sign_in_flow
+        with pytest.raises(SignInLinkError):
+            await flow.get_confirmation(first)
+        assert (await flow.get_confirmation(second)).service == "GitHub"
+
+
+async def test_a_bot_without_sign_in_says_so(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path, is_on=False) as chat:
+        await ask_to_sign_in(chat)
+        await chat.press(words.CONNECT)
+        await wait_for_private_message(chat, words.SIGN_IN_NOT_SET_UP)
+
+
+async def test_a_press_of_the_link_button_has_no_answer(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await ask_to_sign_in(chat)
+        await chat.press(words.CONNECT)
+        await wait_for_private_message(chat, LINK_TEXT)
+        if chat.bot.platform.name == "slack":  # Discord: it is no interaction
+            link = next(m for m in chat.list_bot_messages() if words.OPEN_SIGN_IN in m.buttons)
+            assert await chat.simulator.click_button("ada", link, link.buttons[words.OPEN_SIGN_IN])
+        await chat.press(words.CONNECT, user="grace")
+        await wait_for_private_message(chat, words.SIGN_IN_NOT_YOURS, user="grace")
+        assert chat.list_private_messages() == [LINK_TEXT]
+
+
+async def test_a_declined_request_says_so(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await ask_to_sign_in(chat)
+        await chat.press(words.NOT_NOW, user="grace")
+        await wait_for_private_message(chat, words.SIGN_IN_NOT_YOURS, user="grace")
+        await chat.press(words.NOT_NOW)
+        await wait_for_texts(chat, lambda texts: any("⛔ Declined by" in text for text in texts))
+        assert list_buttons(chat)[1] == []
+
+
+@pytest.mark.parametrize(("verdict", "sign"), [("connected", "✅ Connected by"), ("expired", words.SIGN_IN_EXPIRED)])
+async def test_a_closed_request_says_so(simulator: Any, tmp_path: Path, verdict: str, sign: str) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        request = await ask_to_sign_in(chat)
+        await store_verdict(chat, verdict)
+        await chat.bot.services.request_messages.update(request)
+        await wait_for_texts(chat, lambda texts: sign in texts[1])
+        assert list_buttons(chat)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("label", "answer"), [(words.CONNECT, words.ALREADY_ENDED), (words.NOT_NOW, words.ALREADY_DECIDED)]
+)
+async def test_a_press_after_the_decision_makes_no_link(
+    simulator: Any, tmp_path: Path, label: str, answer: str
+) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await ask_to_sign_in(chat)
+        await store_verdict(chat, "connected")
+        await chat.press(label)
+        await wait_for_private_message(chat, answer)
+        await wait_for_texts(chat, lambda texts: "✅ Connected by" in texts[1])
+        assert (list_buttons(chat)[1], list_urls(chat)) == ([], [])
+
+
+async def test_a_press_after_the_time_limit_makes_no_link(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await ask_to_sign_in(chat, seconds=-1)
+        await chat.press(words.CONNECT)
+        await wait_for_private_message(chat, words.ALREADY_ENDED)
+        assert list_urls(chat) == []
+        await chat.press(words.NOT_NOW)
+        await wait_for_texts(chat, lambda texts: words.SIGN_IN_EXPIRED in texts[1])
+
+
+async def test_a_reset_closes_a_request(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        request = await ask_to_sign_in(chat)
+        assert await run_command(chat, "reset") == words.RESET_DONE
+        await wait_for_texts(chat, lambda texts: words.SIGN_IN_VOID in texts[1])
+        assert list_buttons(chat)[1] == []
+        late = Actor(chat.bot.platform.name, request.owner.person)
+        presses = chat.bot.adapter._intake.presses
+        result = await presses.handle(f"connect:{request.id}", actor=late, locale="", workspace=request.owner.workspace)
+        assert (result.text, result.buttons) == (words.ALREADY_ENDED, ())
+
+
+async def test_a_person_without_access_gets_no_link(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        request = await ask_to_sign_in(chat)
+        blocked = AccessRules(block=frozenset({f"user:{request.inbox_message.author}"}))
+        intake = chat.bot.adapter._intake
+        intake._services = replace(intake._services, access_policy=AccessPolicy({chat.bot.platform.name: blocked}))
+        await chat.press(words.CONNECT)
+        await wait_for_private_message(chat, words.USER_NOT_ALLOWED)
+        assert list_urls(chat) == []
+
+
+async def test_the_name_of_a_service_has_no_markup_and_mentions_nobody(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await ask_to_sign_in(chat, label="[Git](https://evil.example)\n@everyone <!channel> **x**" + "y" * 500)
+        shown = chat.list_replies()[-1].text
+        assert "](" not in shown
+        assert "<!channel>" not in shown
+        assert len(shown) < 500
+        await chat.press(words.CONNECT)
+        await chat.simulator.wait_for(chat.list_private_messages)
+        assert "](" not in chat.list_private_messages()[0]
+
+
+async def test_people_see_and_disconnect_only_their_own_accounts(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        assert await run_command(chat, "connections") == words.NO_CONNECTIONS
+        await add_sign_in(chat, "a1", used_at=2e9)
+        await add_sign_in(chat, "a2", label="Jira", account="", scopes=[], state="lost")
+        listed = await run_command(chat, "connections")
+        assert "1. **GitHub**; ada-l; repo, user; since" in listed
+        assert "last used" in listed
+        assert "2. **Jira**; since" in listed
+        assert words.CONNECTION_LOST in listed
+        assert await run_command(chat, "connections", user="grace") == words.NO_CONNECTIONS
+        message = next(m for m in chat.list_bot_messages() if f"{words.DISCONNECT} 1" in m.buttons)
+        await chat.simulator.click_button("ada", message, message.buttons[f"{words.DISCONNECT} 1"])
+        await chat.simulator.wait_for(
+            lambda: words.DISCONNECTED.format(service="GitHub") in chat.list_private_messages()
+        )
+        assert "GitHub" not in await run_command(chat, "connections")
+        grace = Actor(chat.bot.platform.name, "U0GRACE")
+        result = await chat.bot.adapter._intake.presses.handle("disconnect:a2", actor=grace, locale="")
+        assert result.text == words.CONNECTION_UNKNOWN
+        assert len(await chat.bot.services.sign_ins.list_all()) == 1
+
+
+async def test_many_accounts_are_disconnected_by_a_menu(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        for number in range(30):
+            await add_sign_in(chat, f"a{number}", label="x" * 200, scopes=["y" * 50] * 10)
+        listed = await run_command(chat, "connections")
+        assert listed.endswith("…")
+        assert 5 < listed.count("\n") < 20
+        message = next(m for m in chat.list_bot_messages() if m.text == listed)
+        assert str(_blocks_of(message)).count("disconnect:") == 25
+
+
+async def test_a_message_names_the_private_command(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await add_sign_in(chat, "a1")
+        await chat.say("/connections")
+        hint = words.USAGE_PRIVATELY.format(command="/connections")
+        await wait_for_texts(chat, lambda texts: texts == ["heard", hint])
