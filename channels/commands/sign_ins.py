@@ -1,4 +1,6 @@
-"""Connected accounts in commands: the list of those of a person, and disconnection."""
+"""Connected accounts: the list of a person's, and their deletion by the person or when they leave."""
+
+import logging
 
 from channels.commands.listed_items import MAX_OPTION_TITLE, ListedItem
 from channels.commands.services import PlatformServices
@@ -7,8 +9,11 @@ from channels.i18n.messages import MessageCatalog
 from channels.markdown.times import format_time
 from channels.replies.buttons import create_button
 from channels.replies.tool_status import shorten_plain
+from core.concurrency.retry import retry_store
 from core.signin.credentials import CredentialStore, SignIn
 from core.signin.target import Person
+
+log = logging.getLogger(__name__)
 
 #: The most characters of the scopes of an account in the list.
 _MAX_SCOPES_CHARACTERS = 80
@@ -40,6 +45,13 @@ def _describe(sign_in: SignIn, say: MessageCatalog) -> str:
 
 def shorten_name(name: str) -> str:
     return shorten_plain(name, MAX_OPTION_TITLE)
+
+
+async def delete_sign_ins(store: CredentialStore, person: Person) -> None:
+    """Delete and revoke all connected accounts of a person who left."""
+    deleted = await retry_store(lambda: store.delete_person(person), operation="the accounts of a person who left")
+    if deleted:
+        log.info("a person left: their connected accounts are deleted: %d", len(deleted))
 
 
 async def disconnect(services: PlatformServices, sign_in_id: str, person: Person, say: MessageCatalog) -> str:

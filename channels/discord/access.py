@@ -76,6 +76,13 @@ class DiscordIdentityResolver:
         roles = await self._fetch_roles(guild, user)
         return None if roles is None else Actor(PLATFORM, str(user), roles=roles, workspaces=(str(guild),))
 
+    async def is_member_anywhere(self, user: int) -> bool:
+        """Return whether a user is in a server of the bot."""
+        for guild in await self._api.fetch_guild_ids():
+            if await self._fetch_roles(guild, user) is not None:
+                return True
+        return False
+
     async def resolve_location(self, guild: int | None, channel: Any) -> Location:
         if guild is None:
             return Location("", str(channel.id) if channel else "", is_direct=True)

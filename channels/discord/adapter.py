@@ -9,8 +9,9 @@ from contextlib import aclosing
 from discord.http import Route
 
 from channels.commands.services import PlatformServices
+from channels.commands.sign_ins import delete_sign_ins
 from channels.discord.access import DiscordIdentityResolver
-from channels.discord.client.auth import has_message_content, log_in
+from channels.discord.client.auth import has_members, has_message_content, log_in
 from channels.discord.client.gateway import HEARTBEAT_SECONDS, Shard, make_intents
 from channels.discord.client.shards import IDENTIFY_INTERVAL_SECONDS, ShardConnections, shard_for_place
 from channels.discord.conversations import DiscordConversations
@@ -29,6 +30,7 @@ from core.concurrency.tasks import BackgroundTasks
 from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbox.watermarks import Watermarks
 from core.observability.secret_redaction import format_error
+from core.signin.target import Person
 from core.store.workers.shard_assignment import ShardAssignment
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ class DiscordAdapter:
         home_guilds = set(map(int, {*rules.list_ids("guild"), *rules.guilds}))
         needs_roles = bool(home_guilds or self._access_policy.list_ids(PLATFORM))
         identities = DiscordIdentityResolver(platform.api, home_guilds=home_guilds, needs_roles=needs_roles)
+        self._identities = identities
+        self._sign_ins = services.sign_ins
         self._intake = DiscordIntakeHandler(
             platform,
             services,
@@ -214,12 +218,13 @@ class DiscordAdapter:
             raise ParleyError(f"Discord allows this bot no new session for {limit['reset_after'] // 60_000} min")
         connection = Dispatcher(
             shard=shard,
-            intents=make_intents(message_content=has_message_content(flags)),
+            intents=make_intents(message_content=has_message_content(flags), members=has_members(flags)),
             commands=make_commands(self._intake, self._settings.command_prefix),
             syntax=self._intake.commands.syntax,
             listener=self._listener,
             on_button=self._intake.handle_press,
             on_form=self._intake.handle_form,
+            on_member_remove=self._handle_departure,
             on_connected=on_connected,
             on_event=on_event,
             trace=self._platform.api.trace,
@@ -230,6 +235,13 @@ class DiscordAdapter:
             await connection.close()
             raise
         return connection, address
+
+    async def _handle_departure(self, user: int) -> None:
+        """Delete the connected accounts of a user who left a server, unless the bot is in another server of theirs."""
+        leaver = Person(PLATFORM, "", str(user))
+        with self._work.track_current():
+            if await self._sign_ins.list(leaver) and not await self._identities.is_member_anywhere(user):
+                await delete_sign_ins(self._sign_ins, leaver)
 
     def _get_backfill(self, place: str) -> Backfill | None:
         return self._shards.get_backfill(place)

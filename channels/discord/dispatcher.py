@@ -29,6 +29,7 @@ class Dispatcher(GatewayClient):
         listener: receives each message, the bot's own included, and each edit and deletion.
         on_button: awaited with each button press, and with the id of the button or of the chosen menu option.
         on_form: awaited with each submitted modal, and with its data (JSON).
+        on_member_remove: awaited with the id of each user who leaves a server. Discord: only with the intent `members`.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Dispatcher(GatewayClient):
         listener: MessageListener,
         on_button: Callable[[discord.Interaction, str], Awaitable[None]],
         on_form: Callable[[discord.Interaction, Mapping[str, Any]], Awaitable[None]],
+        on_member_remove: Callable[[int], Awaitable[None]],
         on_connected: Callable[[], None],
         on_event: Callable[[], None],
         trace: aiohttp.TraceConfig,
@@ -49,6 +51,7 @@ class Dispatcher(GatewayClient):
         self._listener = listener
         self._on_button = on_button
         self._on_form = on_form
+        self._on_member_remove = on_member_remove
         self._registers_commands = shard.id == 0
         self._tree = _CommandTree(self, syntax)
         for command in commands:
@@ -86,6 +89,9 @@ class Dispatcher(GatewayClient):
 
     async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
         await self._listener.stop_channel_sessions(channel.guild.id, channel.id, None)
+
+    async def on_raw_member_remove(self, about: discord.RawMemberRemoveEvent) -> None:
+        await self._on_member_remove(about.user.id)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         if interaction.type is discord.InteractionType.component:

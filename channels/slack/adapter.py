@@ -15,6 +15,7 @@ from slack_bolt.response import BoltResponse
 
 from channels.access import AccessDecision
 from channels.commands.services import PlatformServices
+from channels.commands.sign_ins import delete_sign_ins
 from channels.intake.backfill import Backfill
 from channels.replies.buttons import LINK_PREFIX
 from channels.settings import BackfillLimits
@@ -40,6 +41,7 @@ from channels.turns.placing import TriggerPlacer
 from core.errors import SettingsError
 from core.inbox.watermarks import Watermarks
 from core.observability.secret_redaction import format_error
+from core.signin.target import Person
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +136,7 @@ class SlackAdapter:
         app.event(events.HOME_OPENED)(self._suggest_prompts)
         app.event(events.APP_UNINSTALLED)(self._remove_workspace)
         app.event(events.TOKENS_REVOKED)(self._remove_workspace)
+        app.event(events.USER_CHANGED)(self._delete_sign_ins)
         app.event(events.SESSION_STOPPED)(intake.receive_stop)
         app.command(_ANY)(intake.receive_command)
         app.block_action(CHOICE_BUTTON)(intake.receive_choice)
@@ -229,6 +232,12 @@ class SlackAdapter:
         is_removed = event["type"] == events.APP_UNINSTALLED or (event.get("tokens") or {}).get("bot")
         if tokens is not None and is_removed:
             await tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
+
+    async def _delete_sign_ins(self, body: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        """Delete the connected accounts of a user whose account in the workspace is deactivated."""
+        if event["user"].get("deleted"):
+            leaver = Person(PLATFORM, workspace_of(body), str(event["user"]["id"]))
+            self._services.background.start(delete_sign_ins(self._services.sign_ins, leaver), name="departure")
 
 
 async def _acknowledge(ack: AsyncAck) -> None:

@@ -31,6 +31,9 @@ SESSION_STOPPED = "agent_session_stopped"
 #: The app was removed from a workspace; tokens were revoked, for that or for another reason.
 APP_UNINSTALLED, TOKENS_REVOKED = "app_uninstalled", "tokens_revoked"
 
+#: A user's account or profile changed; an account of a user who left the workspace is deactivated.
+USER_CHANGED = "user_change"
+
 EVENTS = frozenset(
     {
         "app_mention",
@@ -43,6 +46,7 @@ EVENTS = frozenset(
         SESSION_STOPPED,
         APP_UNINSTALLED,
         TOKENS_REVOKED,
+        USER_CHANGED,
     }
 )
 

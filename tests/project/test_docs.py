@@ -282,8 +282,9 @@ def test_the_discord_page_lists_the_permissions_and_intents() -> None:
     named_there = discord.Permissions(**dict.fromkeys(list_constants(permissions), True))
     assert named_there == required_permissions(auto_thread=True)
     assert f"`{PERMISSIONS.value}`" in permissions
-    named = {name.replace("direct_", "dm_") for name in list_constants(intents)}  # the name in discord.py
-    assert named == {name for name, is_on in make_intents(message_content=True) if is_on}
+    names = {"direct_messages": "dm_messages", "guild_members": "members"}  # those in discord.py
+    named = {names.get(name, name) for name in list_constants(intents)}
+    assert named == {name for name, is_on in make_intents(message_content=True, members=True) if is_on}
 
 
 def test_the_slack_page_lists_its_commands() -> None:

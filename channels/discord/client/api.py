@@ -306,6 +306,14 @@ class DiscordApi:
         send = partial(self._client.fetch_guild, guild, with_counts=False)
         return await self.fetch("guild", send, ("guild", guild), priority)
 
+    async def fetch_guild_ids(self) -> list[int]:
+        """Fetch the ids of all servers of the bot."""
+
+        async def send() -> list[int]:
+            return [guild.id async for guild in self._client.fetch_guilds(limit=None)]
+
+        return await self.fetch("guilds", send, "guilds", Priority.BACKFILL)
+
     async def fetch_latest_message_ids(self, guild: int) -> dict[int, int]:
         """Fetch the id of the latest message by text channel (without threads); 0 for an empty channel."""
 

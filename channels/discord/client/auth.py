@@ -56,6 +56,10 @@ def has_message_content(flags: discord.ApplicationFlags) -> bool:
     return flags.gateway_message_content or flags.gateway_message_content_limited
 
 
+def has_members(flags: discord.ApplicationFlags) -> bool:
+    return flags.gateway_guild_members or flags.gateway_guild_members_limited
+
+
 async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginReport:
     """Log a client in, and report the bot's servers and intents; raise `SettingsError` if it fails."""
     try:

@@ -226,9 +226,11 @@ async def _close_client(client: GatewayClient) -> None:
         await client.http.close()
 
 
-def make_intents(*, message_content: bool) -> discord.Intents:
+def make_intents(*, message_content: bool, members: bool) -> discord.Intents:
     """Return the gateway intents of the bot.
 
-    Discord: a client that asks for a disabled intent, such as `message_content`, gets no connection.
+    Discord: a client that asks for a disabled intent, such as `message_content` or `members`, gets no connection.
     """
-    return discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=message_content)
+    return discord.Intents(
+        guilds=True, guild_messages=True, dm_messages=True, message_content=message_content, members=members
+    )

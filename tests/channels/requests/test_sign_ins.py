@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from channels.access import AccessPolicy, AccessRules
 from channels.i18n import messages as words
+from chatrig.discord.state.messages import GuildEvent
 from core.errors import SignInLinkError
 from core.messages.identity import Actor
 from core.signin.browser import SignInFlow
@@ -312,3 +313,33 @@ async def test_a_message_names_the_private_command(simulator: Any, tmp_path: Pat
         await chat.say("/connections")
         hint = words.USAGE_PRIVATELY.format(command="/connections")
         await wait_for_texts(chat, lambda texts: texts == ["heard", hint])
+
+
+async def wait_for_sign_ins(chat: Chat, *ids: str) -> None:
+    """Wait until exactly these accounts are connected."""
+    list_all = chat.bot.services.sign_ins.list_all
+    await chat.bot.database.wait_until(list_all, lambda found: [sign_in.id for sign_in in found] == [*ids])
+
+
+async def test_a_person_who_leaves_loses_their_accounts(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await add_sign_in(chat, "a1")
+        await add_sign_in(chat, "a2", person=str(simulator.people["grace"].id))
+        leave = simulator.deactivate_user if chat.bot.platform.name == "slack" else simulator.leave_guild
+        leave("ada")
+        await wait_for_sign_ins(chat, "a2")
+
+
+async def test_a_change_of_a_person_who_stays_deletes_nothing(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        await add_sign_in(chat, "a1")
+        await add_sign_in(chat, "a2", person=str(simulator.people["grace"].id))
+        if chat.bot.platform.name == "slack":
+            simulator._events.dispatch_user_changed(simulator.people["ada"])
+            simulator.deactivate_user("grace")
+        else:  # Ada leaves another server of the bot
+            simulator._guild.emit(GuildEvent("GUILD_MEMBER_REMOVE", user=simulator.people["ada"]))
+            simulator.leave_guild("grace")
+            lookup = "GET /guilds/{guild}/members/{user}"
+            await simulator.wait_for(lambda: sum(call.route == lookup for call in simulator.calls) == 2)
+        await wait_for_sign_ins(chat, "a1")

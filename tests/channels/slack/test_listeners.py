@@ -27,6 +27,7 @@ LISTENERS = {
     "app_uninstalled": "_remove_workspace",
     "tokens_revoked": "_remove_workspace",
     "agent_session_stopped": "receive_stop",
+    "user_change": "_delete_sign_ins",
 }
 
 #: Payloads that no listener takes.
@@ -69,6 +70,7 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     record(SlackAdapter, "_receive_message")
     record(SlackAdapter, "_remove_workspace")
     record(SlackAdapter, "_suggest_prompts")
+    record(SlackAdapter, "_delete_sign_ins")
     record(AgentContextStore, "save")
     record(SlackIntakeHandler, "receive_stop")
     return calls
@@ -95,6 +97,7 @@ async def test_each_event_of_the_manifest_is_delivered_once_to_one_listener(
         )  # the simulator has no group DMs
         slack._sender.deliver("events_api", {**payload, "event_id": "E2", "event": {"type": "pin_added"}})
         await bot.wait_for_turns(2)
+        slack.deactivate_user("grace")
         slack.uninstall()
         await slack.wait_for(lambda: {name_event(e.payload) for e in slack.envelopes} == {*EVENTS, "pin_added"})
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))

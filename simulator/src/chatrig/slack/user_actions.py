@@ -253,9 +253,11 @@ class SlackUserActions:
     def deactivate_user(self, user: WorkspaceUser | str) -> None:
         """Deactivate the account of a user, who leaves all channels without a message.
 
-        `users.info` tells it with `deleted`. No event is sent.
+        `users.info` tells it with `deleted`, and so does the event `user_change`, if the app subscribes to it.
         """
-        self._workspace.deactivate_user(self._find_user(user).id)
+        leaver = self._find_user(user)
+        self._workspace.deactivate_user(leaver.id)
+        self._events.dispatch_user_changed(leaver)
 
     async def start_assistant_thread(
         self, user: WorkspaceUser | str, context: SlackConversation | str | None = None

@@ -35,6 +35,7 @@ EVENTS = frozenset(
         "reaction_added",
         "reaction_removed",
         "tokens_revoked",
+        "user_change",
     }
 )
 #: The subscriptions of an app without a manifest. Bolt does not acknowledge an event without a listener.
@@ -49,6 +50,7 @@ DEFAULT_EVENTS = frozenset(
         "message.groups",
         "message.im",
         "tokens_revoked",
+        "user_change",
     }
 )
 #: Scope of apps that search with the token of a message.
@@ -204,6 +206,13 @@ class SlackEventDispatcher:
         for event in events:
             if event["type"] in self._subscriptions:
                 self._send(event | {"event_ts": self._workspace.create_ts()})
+
+    def dispatch_user_changed(self, user: WorkspaceUser) -> None:
+        """Send the event `user_change`, if the app subscribes to it and may read users."""
+        if "user_change" in self._subscriptions and not self._scopes.isdisjoint(EVENT_SCOPES["user_change"]):
+            ts = self._workspace.create_ts()
+            changed = self._payloads.user(user, has_email="users:read.email" in self._scopes)
+            self._send({"type": "user_change", "user": changed, "cache_ts": int(float(ts)), "event_ts": ts})
 
     def record_message(self, message: SlackMessage) -> None:
         """Store a message as the `previous_message` of its next change, without an event."""
