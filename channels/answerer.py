@@ -52,6 +52,7 @@ from core.errors import (
 from core.messages.inbox_message import storable_text
 from core.observability.secret_redaction import describe_failure, format_error
 from core.store.turn_states import EndState
+from core.tools.adk_requests import SignInDecision
 from core.tools.human_request_service import AgentRequest
 from core.tools.human_requests import MessageAnswerResult
 from core.turns.automation.context import AutomationContext
@@ -330,7 +331,8 @@ class Answerer:
             self._schedules,
             self._jobs,
         )
-        if turn.is_resumed:  # the worker that took the decision may have died before it was shown
+        is_signed_in = any(isinstance(decision, SignInDecision) for decision in decisions)
+        if turn.is_resumed or is_signed_in:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):
                 self._request_messages.start_update(request)
         read_messages = None

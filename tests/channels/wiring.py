@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,8 +50,11 @@ from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.artifacts import ArtifactService
 from core.sessions.prompt_text import QUOTE_END
 from core.sessions.service import SessionService
+from core.signin.adk import SignInService
+from core.signin.browser import SignInFlow
 from core.signin.credentials import CredentialStore
 from core.signin.oauth import OAuthClient
+from core.signin.pending import PendingSignIns
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import metadata
@@ -180,7 +184,10 @@ async def run_core(
         )
         if root is not None:
             app = App(name="parley", root_agent=root, plugins=app.plugins)
-        runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database))
+        vault, oauth = Vault(database, SECRET_KEY), OAuthClient()
+        credentials, pending = CredentialStore(database, vault, oauth), PendingSignIns(vault, seconds=3600)
+        sign_ins = SignInService(credentials, pending, platforms=("slack", "discord"), client_secrets={})
+        runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database), sign_ins=sign_ins)
         stack.push_async_callback(runtime.aclose)
         turns = await create_successor(database, agents)
         platform = make_platform(database)
@@ -214,10 +221,19 @@ async def run_core(
             TurnReports(database, spending_store.prices),
             DenialNoticeStore(database),
             spending_store,
-            CredentialStore(database, Vault(database, SECRET_KEY), OAuthClient()),
+            credentials,
             background,
             access_policy or AccessPolicy(),
             follow,
+            SignInFlow(
+                vault,
+                human_requests,
+                pending,
+                credentials,
+                oauth=oauth,
+                identities={platform.name: SimpleNamespace(label=platform.name)},  # only a browser needs more
+                public_url=PUBLIC_URL,
+            ),
         )
         answerer = Answerer(
             runtime,

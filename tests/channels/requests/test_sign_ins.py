@@ -5,89 +5,91 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from fastapi.openapi.models import APIKey, APIKeyIn
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from channels.access import AccessPolicy, AccessRules
 from channels.i18n import messages as words
 from chatrig.discord.state.messages import GuildEvent
+from chatrig.models import CallTool, ReceivedRequest
 from core.errors import SignInLinkError
-from core.messages.identity import Actor
-from core.signin.browser import SignInFlow
-from core.signin.pending import PendingSignIns
-from core.signin.target import CredentialKind, Person, SignInTarget
+from core.messages.identity import Actor, User
+from core.signin.target import Credential, CredentialKind, Person, SignInTarget
 from core.store.schema import human_requests, sign_ins
-from core.tools.adk_requests import CredentialOwner
 from core.tools.human_requests import SignInRequest
-from tests.channels.platforms import Chat, run_conversation, wait_for_answer, wait_for_texts
-from tests.channels.wiring import PUBLIC_URL
+from tests.channels.platforms import Chat, list_texts, run_conversation, wait_for_texts
+from tests.channels.wiring import PUBLIC_URL, find_tables_with
 from tests.scenarios.chat import list_buttons, run_command, wait_for_private_message
 
 LINK_TEXT = words.SIGN_IN_LINK.format(service="GitHub", minutes=10)
 
+CONFIG = AuthConfig(
+    auth_scheme=APIKey.model_validate({"in": APIKeyIn.header, "name": "X-Key", "description": "GitHub"}),
+    raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.API_KEY),
+)
+
+
+def list_issues(tool_context: ToolContext) -> Any:
+    """List the issues of the person."""
+    credential = tool_context.get_auth_response(CONFIG)
+    if credential is None:
+        tool_context.request_credential(CONFIG)
+        return {"status": "pending"}
+    return f"issues for {len(credential.api_key or '')} characters"
+
+
+def script(request: ReceivedRequest) -> Any:
+    if request.tool_results:
+        return f"Result: {request.tool_results[-1].content}"
+    return CallTool("list_issues") if "issues" in request.text else "heard"
+
 
 @asynccontextmanager
-async def run_chat(simulator: Any, folder: Path, *, is_on: bool = True, **settings: Any) -> AsyncIterator[Chat]:
-    """Run a bot that has answered Ada."""
-    async with run_conversation(simulator, folder, lambda _: "heard", **settings) as chat:
-        services = chat.bot.services
-        provider: Any = SimpleNamespace(label="the platform")  # only a browser needs more
-        vault, oauth = services.sign_ins._vault, services.sign_ins._oauth
-        flow = SignInFlow(
-            vault,
-            services.human_requests,
-            PendingSignIns(vault, seconds=3600),
-            services.sign_ins,
-            oauth=oauth,
-            identities={chat.bot.platform.name: provider} if is_on else {},
-            public_url=PUBLIC_URL,
-        )
-        for handler in (chat.bot.adapter._intake, chat.bot.adapter._intake.presses):
-            handler._services = replace(handler._services, sign_in_flow=flow)
-        await chat.say("hello")
-        await wait_for_answer(chat, "heard")
-        await chat.bot.wait_for_turns(1)
+async def run_chat(simulator: Any, folder: Path, **settings: Any) -> AsyncIterator[Chat]:
+    core = {"tools": [FunctionTool(list_issues)]}
+    async with run_conversation(simulator, folder, script, core=core, **settings) as chat:
         yield chat
 
 
-async def ask_to_sign_in(chat: Chat, *, label: str = "GitHub", seconds: float = 3600) -> SignInRequest:
-    """Store and show a request to Ada, as an agent's tool makes it."""
+async def ask_to_sign_in(chat: Chat, **changed: Any) -> SignInRequest:
+    """Let Ada's question lead to a request, and return it.
+
+    Args:
+        changed: new column values of the request.
+    """
+    await chat.say("my issues?")
+    await chat.simulator.wait_for(lambda: any(words.CONNECT in labels for labels in list_buttons(chat)))
+    await chat.bot.wait_for_turns(1)
+    assert list_texts(chat)[0] == words.NEEDS_SIGN_IN
     (turn,) = await chat.bot.list_turns()
-    (message,) = await chat.bot.list_inbox_messages()
-    owner = CredentialOwner(chat.bot.platform.name, get_workspace(message), message.author, label)
-    row = {
-        "id": "5160000000000001",
-        "kind": "sign_in",
-        "turn": turn.id,
-        "session": turn.session,
-        "generation": turn.generation,
-        "tool": "list_issues",
-        "arguments": {**asdict(owner), "credential_key": "github"},
-        "authors": [message.author],
-        "speakers": [message.author],
-        "deciders": [message.author],
-        "requested_at": time.time(),
-        "expires_at": time.time() + seconds,
-        "chunks": [],
-        "may_allow_always": False,
-        "secret_paths": [],
-        "answer_authors": [],
-        "drafts": {},
-    }
-    texts = dict.fromkeys(("hint", "run", "call_id", "tool_call_id", "arguments_hash", "tool_hash"), "")
-    async with chat.bot.database.write() as connection:
-        await connection.execute(sa.insert(human_requests).values(**texts, **row))
-    request = await chat.bot.services.human_requests.get(row["id"])
+    (request,) = await chat.bot.services.human_requests.list_of_turn(turn.id)
     assert isinstance(request, SignInRequest)
-    store = PendingSignIns(chat.bot.services.sign_ins._vault, seconds=3600)
-    target = SignInTarget(credential_key="github", kind=CredentialKind.OAUTH, label=label)
-    person = Person(owner.platform, owner.workspace, owner.person)
-    assert await store.put(person, request.session_id, request.run, request.tool_call_id, target)
-    await chat.bot.services.request_messages.update(request)
+    if changed:
+        async with chat.bot.database.write() as connection:
+            await connection.execute(sa.update(human_requests).values(changed))
     return request
+
+
+async def connect(chat: Chat, request: SignInRequest, secret: str) -> None:
+    """Finish a sign-in, as a browser does."""
+    services = chat.bot.services
+    owner = request.owner
+    user = User(owner.person, "Ada", platform=owner.platform, workspace=owner.workspace)
+    target = SignInTarget(credential_key=request.credential_key, kind=CredentialKind.API_KEY, label="GitHub")
+
+    async def save(connection: AsyncConnection) -> None:
+        credential = Credential(secret=secret)
+        await services.sign_ins.save(connection, Person.of(user), request.app_name, target, credential)
+
+    assert (await services.human_requests.complete_sign_in(request.id, save, user)).is_first
 
 
 async def store_verdict(chat: Chat, verdict: str) -> None:
@@ -97,19 +99,13 @@ async def store_verdict(chat: Chat, verdict: str) -> None:
         await connection.execute(sa.update(human_requests).values(values))
 
 
-def get_workspace(message: Any) -> str:
-    platform, workspace, _ = message.place.split(":", 2)
-    return str(workspace) if platform == "slack" else ""
-
-
 async def add_sign_in(chat: Chat, id_: str, **values: Any) -> None:
     """Store a connected account of Ada."""
-    (message,) = await chat.bot.list_inbox_messages()
     row = {
         "id": id_,
         "platform": chat.bot.platform.name,
-        "workspace": get_workspace(message),
-        "person": message.author,
+        "workspace": chat.simulator.team_id if chat.bot.platform.name == "slack" else "",
+        "person": str(chat.simulator.people["ada"].id),
         "app": "parley",
         "credential_key": id_,
         "fingerprint": "",
@@ -174,10 +170,25 @@ async def test_each_press_makes_a_new_link_and_voids_the_earlier_one(simulator: 
 
 
 async def test_a_bot_without_sign_in_says_so(simulator: Any, tmp_path: Path) -> None:
-    async with run_chat(simulator, tmp_path, is_on=False) as chat:
+    async with run_chat(simulator, tmp_path) as chat:
         await ask_to_sign_in(chat)
+        presses = chat.bot.adapter._intake.presses
+        presses._services = replace(presses._services, sign_in_flow=None)
         await chat.press(words.CONNECT)
         await wait_for_private_message(chat, words.SIGN_IN_NOT_SET_UP)
+
+
+async def test_a_run_goes_on_with_the_account_of_its_person(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        request = await ask_to_sign_in(chat)
+        await connect(chat, request, "key-of-ada")
+        await wait_for_texts(chat, lambda texts: "issues for 10 characters" in texts[-1])
+        await wait_for_texts(chat, lambda texts: "✅ Connected by" in texts[1])
+        assert list_buttons(chat)[1] == []
+        listed = await run_command(chat, "connections")
+        assert "**GitHub**" in listed
+        assert "last used" in listed
+        assert not [table for table in await find_tables_with(chat.bot, "key-of-ada") if table != "vault"]
 
 
 async def test_a_press_of_the_link_button_has_no_answer(simulator: Any, tmp_path: Path) -> None:
@@ -199,7 +210,7 @@ async def test_a_declined_request_says_so(simulator: Any, tmp_path: Path) -> Non
         await chat.press(words.NOT_NOW, user="grace")
         await wait_for_private_message(chat, words.SIGN_IN_NOT_YOURS, user="grace")
         await chat.press(words.NOT_NOW)
-        await wait_for_texts(chat, lambda texts: any("⛔ Declined by" in text for text in texts))
+        await wait_for_texts(chat, lambda texts: "⛔ Declined by" in texts[1] and "Result" in texts[-1])
         assert list_buttons(chat)[1] == []
 
 
@@ -230,7 +241,7 @@ async def test_a_press_after_the_decision_makes_no_link(
 
 async def test_a_press_after_the_time_limit_makes_no_link(simulator: Any, tmp_path: Path) -> None:
     async with run_chat(simulator, tmp_path) as chat:
-        await ask_to_sign_in(chat, seconds=-1)
+        await ask_to_sign_in(chat, expires_at=1.0)
         await chat.press(words.CONNECT)
         await wait_for_private_message(chat, words.ALREADY_ENDED)
         assert list_urls(chat) == []
@@ -263,7 +274,12 @@ async def test_a_person_without_access_gets_no_link(simulator: Any, tmp_path: Pa
 
 async def test_the_name_of_a_service_has_no_markup_and_mentions_nobody(simulator: Any, tmp_path: Path) -> None:
     async with run_chat(simulator, tmp_path) as chat:
-        await ask_to_sign_in(chat, label="[Git](https://evil.example)\n@everyone <!channel> **x**" + "y" * 500)
+        label = "[Git](https://evil.example)\n@everyone <!channel> **x**" + "y" * 500
+        request = await ask_to_sign_in(chat)
+        arguments = {**asdict(replace(request.owner, label=label)), "credential_key": request.credential_key}
+        async with chat.bot.database.write() as connection:
+            await connection.execute(sa.update(human_requests).values(arguments=arguments))
+        await chat.bot.services.request_messages.update(request)
         shown = chat.list_replies()[-1].text
         assert "](" not in shown
         assert "<!channel>" not in shown
@@ -312,7 +328,7 @@ async def test_a_message_names_the_private_command(simulator: Any, tmp_path: Pat
         await add_sign_in(chat, "a1")
         await chat.say("/connections")
         hint = words.USAGE_PRIVATELY.format(command="/connections")
-        await wait_for_texts(chat, lambda texts: texts == ["heard", hint])
+        await wait_for_texts(chat, lambda texts: texts == [hint])
 
 
 async def wait_for_sign_ins(chat: Chat, *ids: str) -> None:
