@@ -1,0 +1,142 @@
+"""Sign-in: a tool acts as the person who asked, after that person has connected an account in a browser."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from http.cookies import SimpleCookie
+from typing import Any
+
+import aiohttp
+import pytest
+from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.tools.tool_context import ToolContext
+
+from channels.i18n import messages as words
+from chatrig.models import CallTool, ReceivedRequest
+from chatrig.oauth import OAuthServer
+from chatrig.slack import SlackSimulator
+from tests.processes.procfile import find_free_port
+from tests.scenarios.chat import Chat, list_buttons, list_texts, wait_for_texts
+from tests.scenarios.conftest import StartBot
+
+#: Configuration of the calendar's account, and the URL of its resource; each test sets its own.
+calendar: dict[str, Any] = {}
+
+
+async def list_events(tool_context: ToolContext) -> Any:
+    """List the calendar's events."""
+    credential = tool_context.get_auth_response(calendar["config"])
+    if credential is None or credential.oauth2 is None:
+        tool_context.request_credential(calendar["config"])
+        return {"status": "pending"}
+    headers = {"Authorization": f"Bearer {credential.oauth2.access_token}"}
+    async with aiohttp.ClientSession() as session, session.get(calendar["url"], headers=headers) as response:
+        return await response.text()
+
+
+def answer(request: ReceivedRequest) -> Any:
+    return f"Result: {request.tool_results[-1].content}" if request.tool_results else CallTool("list_events")
+
+
+class Browser:
+    """Browser that follows no redirect by itself."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._cookies: dict[str, str] = {}
+
+    async def open(self, url: str, method: str = "GET") -> tuple[int, str]:
+        """Return the status, and the address of a redirect or the text of a page."""
+        headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items())}
+        async with self._session.request(method, url, headers=headers, allow_redirects=False) as response:
+            for line in response.headers.getall("Set-Cookie", []):
+                self._cookies |= {name: morsel.value for name, morsel in SimpleCookie(line).items()}
+            return response.status, response.headers.get("Location") or await response.text()
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[OAuthServer]:
+    async with OAuthServer() as service:
+        yield service
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+        yield Browser(session)
+
+
+@pytest.fixture
+def run(start: StartBot, simulator: Any, service: OAuthServer) -> AbstractAsyncContextManager[Chat]:
+    """Return the bot with sign-in and a tool that needs it."""
+    url = f"http://127.0.0.1:{(port := find_free_port())}"
+    client = service.register_client(f"{url}/sign-in/callback")
+    simulator.oauth.redirect_urls.add(f"{url}/sign-in/identity")
+    flow = OAuthFlowAuthorizationCode(
+        authorizationUrl=f"{service.url}/authorize", tokenUrl=f"{service.url}/token", scopes={"calendar": "Read it"}
+    )
+    calendar["config"] = AuthConfig(
+        auth_scheme=OAuth2(flows=OAuthFlows(authorizationCode=flow)),
+        raw_auth_credential=AuthCredential(
+            auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id=client.id)
+        ),
+    )
+    calendar["url"] = f"{service.url}/calendar"
+    app = simulator.oauth.client_id, simulator.oauth.client_secret
+    settings: dict[str, Any] = {"discord_client_secret": app[1]}
+    if isinstance(simulator, SlackSimulator):
+        settings = {"slack_sign_in_client_id": app[0], "slack_sign_in_client_secret": app[1]}
+    return start(
+        answer,
+        **settings,
+        public_url=url,
+        port=port,
+        secret_key="0123456789abcdef" * 4,
+        sign_in_client_secrets={client.id: client.secret},
+        tools=("tests.scenarios.requests.test_sign_in:list_events",),
+    )
+
+
+def list_urls(part: Any) -> list[str]:
+    """Return the addresses that buttons in some JSON open."""
+    if isinstance(part, dict):
+        return [part["url"]] if part.get("url") else list_urls(list(part.values()))
+    return [url for each in part for url in list_urls(each)] if isinstance(part, list | tuple) else []
+
+
+async def get_link(chat: Chat, *known: str) -> str:
+    """Press *Connect* as Ada, and return the address of the private button that is not known yet."""
+
+    def find() -> list[str]:
+        parts = [getattr(message, "blocks", None) or message.content.components for message in chat.list_bot_messages()]
+        return [url for url in list_urls(parts) if url not in known]
+
+    await chat.press(words.CONNECT)
+    (link,) = await chat.simulator.wait_for(find)
+    return str(link)
+
+
+async def test_a_tool_gets_the_account_that_its_person_connects(
+    run: AbstractAsyncContextManager[Chat], simulator: Any, service: OAuthServer, browser: Browser
+) -> None:
+    async with run as chat:
+        await chat.say("my events?")
+        await chat.simulator.wait_for(lambda: any(words.CONNECT in labels for labels in list_buttons(chat)))
+        link = await get_link(chat)
+        assert (await browser.open(link))[0] == 200
+        _, platform_url = await browser.open(link, "POST")
+        status, page = await browser.open(await simulator.sign_in("grace", platform_url))
+        assert (status, "link is only for" in page) == (403, True)
+
+        link = await get_link(chat, link)
+        _, platform_url = await browser.open(link, "POST")
+        _, service_url = await browser.open(await simulator.sign_in("ada", platform_url))
+        status, page = await browser.open(await service.sign_in("ada", service_url))
+        assert (status, "is connected" in page) == (200, True), page
+        texts = await wait_for_texts(chat, lambda found: any("Result: " in text for text in found))
+        assert any("ada" in text.lower() for text in texts if "Result: " in text), texts
+        await chat.simulator.wait_for(lambda: any("Connected by" in text for text in list_texts(chat)))
+
+        await chat.say("again?", user="ada")
+        await wait_for_texts(chat, lambda found: len([text for text in found if "Result: " in text]) == 2)
