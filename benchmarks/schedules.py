@@ -2,7 +2,7 @@
 
 The schedules belong to 50 channels of Slack, with its rate limits. A person writes to the bot every two seconds
 meanwhile. The table has the seconds from the time at which a schedule was due to its header and to the end of its
-answer, and from a person's message to the end of its answer.
+answer, and from a person's message to the end of its answer. The last line has the end of the whole burst.
 """
 
 import asyncio
@@ -138,6 +138,7 @@ async def measure(count: int) -> Mapping[str, Sequence[float]]:
         "header of a schedule": [headers[n] - at for n, at in due.items()],
         "answer of a schedule": [answered[n] - at for n, at in due.items()],
         "answer to a person": [answered[n] - at for n, at in sent.items()],
+        "end of all schedules": [max(answered[n] for n in due) - min(due.values())],
     }
 
 
@@ -145,7 +146,7 @@ def main(count: int) -> None:
     waits = asyncio.run(measure(count))
     print(f"{'seconds':24}{'count':>8}{'median':>10}{'95 %':>10}{'longest':>10}")
     for kind, seconds in waits.items():
-        cuts = quantiles(seconds, n=20)
+        cuts = quantiles(seconds, n=20) if len(seconds) > 1 else [seconds[0]] * 19
         print(f"{kind:24}{len(seconds):8}{cuts[9]:10.2f}{cuts[18]:10.2f}{max(seconds):10.2f}")
 
 

@@ -35,7 +35,8 @@ class Priority(IntEnum):
         PROGRESS: the default, such as the first call of a reply, a full message of it, or a lookup.
         STREAM_UPDATE: shows new text of a growing reply. It waits for a slot only in `Executor.acquire_slot`;
             `Caller.call` drops it if it has no slot and none is free, or if the platform responds with 429.
-        BACKFILL: fetches missed messages, or begins a turn that no person's message began; waits for all other calls.
+        BACKFILL: fetches missed messages, or posts for a turn that no person's message began; waits for all other
+            calls.
     """
 
     FINAL = 0

@@ -44,10 +44,16 @@ SETTLE_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A platform's rate limit: at most `calls` calls within `seconds`."""
+    """A platform's rate limit: at most `calls` calls within `seconds`.
+
+    Attributes:
+        urgent_fraction: the part of the calls that calls with the priority `BACKFILL` leave to others. They take a slot
+            only if others at an even pace, so many in a window, still find one until more become free.
+    """
 
     calls: int
     seconds: float
+    urgent_fraction: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +294,17 @@ class RateLimiter:
             ready_at = max(ready_at, refills[-free] if -free < len(refills) else now + self._window.seconds)
         if waiter.is_paced:
             ready_at = max(ready_at, self._next_update_at(free, refills))
+        if waiter.priority is Priority.BACKFILL and self._window.urgent_fraction and free > 0:
+            ready_at = max(ready_at, self._next_backfill_at(free, refills))
         return ready_at - now
+
+    def _next_backfill_at(self, free: int, refills: Sequence[float]) -> float:
+        """Return the time of the event loop from which a backfill call leaves enough slots for urgent calls.
+
+        These are enough if a slot is free, or becomes free in time, for each of the urgent calls at an even pace.
+        """
+        pause = self._window.seconds / (self._limit * self._window.urgent_fraction)
+        return max((at - (free - 1 + more) * pause for more, at in enumerate(refills)), default=0.0)
 
     def _next_update_at(self, free: int, refills: Sequence[float]) -> float:
         """Return the time of the event loop at which the next stream update is due.

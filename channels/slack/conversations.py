@@ -44,6 +44,7 @@ class SlackConversations:
             "thread_ts": thread,
             "ts": f"{message.sent_at - LOOKUP_MARGIN_SECONDS:.6f}",
             "bot": str(identity["user_id"]),
+            "is_triggered": True,
         }
         location = location_of(team, channel)
         return replace(message, address=address, location=location, place=place_id(team, channel), actor=actor)

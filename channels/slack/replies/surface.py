@@ -33,8 +33,9 @@ LIMITS = MessageLimits(chunk_size=3_500, measure=utf8_size, status_reserve=STATU
 #: row; 0.25 s are added for network delays.
 POST_WINDOW = Window(calls=5, seconds=5.25)
 
-#: Slack: "several hundred messages per minute" in a workspace.
-WORKSPACE_POST_WINDOW = Window(calls=300, seconds=60.5)
+#: Slack: "several hundred messages per minute" in a workspace. When 1,000 schedules are due in a minute, the urgent
+#: fifth shortens a person's median wait for an answer from 18 s to 0.05 s (`make bench-schedules`).
+WORKSPACE_POST_WINDOW = Window(calls=300, seconds=60.5, urgent_fraction=0.2)
 
 #: Slack: errors for an edit of a message that is deleted or may no longer be edited.
 _NOT_EDITABLE = {"message_not_found", "cant_update_message", "edit_window_closed"}
@@ -55,7 +56,8 @@ class SlackSurface(Surface):
     Args:
         address: the ids `team`, `channel`, `thread_ts` (empty without a thread) and `ts` (of the user's message).
             `user` and `user_team` are the author and their workspace, `bot` is the bot's user id, and `title` the first
-            words of the message; these may be missing.
+            words of the message; these may be missing. `is_triggered` is true if no person's message began the turn:
+            its posts wait for those of other turns.
         turn_id: the id that marks the messages of the reply, in their metadata; empty for none.
         stream_policy: decides whether the growing message is streamed; None: it is edited.
     """
@@ -154,7 +156,7 @@ class SlackSurface(Surface):
             },
             self.post_limiter,
             outer_limiter=self._api.get_limiter(("chat.postMessage", self._thread.team), WORKSPACE_POST_WINDOW),
-            priority=operation.priority,
+            priority=Priority.BACKFILL if self._address.get("is_triggered") else operation.priority,
             has_slot=has_slot,
             find_effect=find_posted,
         )

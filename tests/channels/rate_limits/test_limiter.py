@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from channels.base import FIRST_TEXT, Priority
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
+from core.store.workers.rate_limit_sharing import LimitUsage
 from tests.fixtures.clock import FastLoop
 
 MINUTE = Window(calls=50, seconds=60)
@@ -45,7 +46,10 @@ def reserve_reply(limiter: RateLimiter) -> Iterator[None]:
 call_lists = st.lists(st.tuples(st.floats(0, 100), st.sampled_from(Priority)), max_size=40)
 
 
-@given(call_lists, st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0, 60.0])), st.integers(0, 9))
+windows = st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0, 60.0]), st.sampled_from([0.0, 0.2, 1.0]))
+
+
+@given(call_lists, windows, st.integers(0, 9))
 def test_no_window_exceeds_its_calls_and_every_call_is_made(
     calls: list[tuple[float, Priority]], window: Window, live: int
 ) -> None:
@@ -263,6 +267,72 @@ def test_a_backfill_call_comes_last_and_leaves_a_final_call_per_live_reply() -> 
         return order
 
     assert run(main) == ["BACKFILL", "BACKFILL", "FINAL", "PROGRESS", "STREAM_UPDATE", "BACKFILL", "BACKFILL"]
+
+
+def get_backfill_times(calls: list[float], window: Window, urgent_pause: float) -> tuple[list[float], list[float]]:
+    """Simulate backfill calls that begin at given seconds, and regular urgent calls until the last one is made.
+
+    Args:
+        urgent_pause: seconds between two urgent calls.
+
+    Returns:
+        The seconds at which the backfill calls are made, and the waits of the urgent calls.
+    """
+
+    async def main() -> tuple[list[float], list[float]]:
+        limiter, sent, waits = RateLimiter(window), list[float](), list[float]()
+
+        async def call(after: float) -> None:
+            await asyncio.sleep(after)
+            await limiter.acquire(Priority.BACKFILL)
+            limiter.complete()
+            sent.append(now() - 1_000)
+
+        async def call_urgently() -> None:
+            start = now()
+            await limiter.acquire(Priority.FINAL)
+            limiter.complete()
+            waits.append(now() - start)
+
+        tasks = [asyncio.create_task(call(after)) for after in calls]
+        while len(sent) < len(calls):
+            await asyncio.gather(call_urgently(), asyncio.sleep(urgent_pause))
+        await asyncio.gather(*tasks)
+        return sent, waits
+
+    result: tuple[list[float], list[float]] = run(main)
+    return result
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=60), st.integers(5, 20), st.sampled_from([0.2, 0.5]))
+def test_urgent_calls_of_the_urgent_fraction_wait_at_most_for_one_of_them(
+    calls: list[float], size: int, fraction: float
+) -> None:
+    pause = 10 / (size * fraction)
+    _, waits = get_backfill_times(calls, Window(size, 10, fraction), pause)
+    assert max(waits) <= pause + 1e-3
+
+
+@pytest.mark.parametrize("size", [240, 300, 900, 1_500])
+def test_an_urgent_fraction_costs_backfill_calls_no_throughput(size: int) -> None:
+    calls = [number / 20 for number in range(size)]
+    before, slow_waits = get_backfill_times(calls, Window(300, 60), urgent_pause=2)
+    sent, waits = get_backfill_times(calls, Window(300, 60, urgent_fraction=0.2), urgent_pause=2)
+    assert max(sent) <= max(before) + 60 * 0.2
+    assert max(waits) < 0.01
+    assert size == 240 or max(slow_waits) > 30
+
+
+def test_workers_divide_an_urgent_fraction() -> None:
+    async def main() -> int:
+        limiter, count = RateLimiter(Window(100, 60, urgent_fraction=0.2)), 0
+        limiter.apply_peer_usage([LimitUsage()])
+        while limiter.try_acquire(Priority.BACKFILL):
+            limiter.complete()
+            count += 1
+        return count
+
+    assert run(main) == 40
 
 
 def test_a_cancelled_call_uses_no_slot() -> None:

@@ -66,6 +66,8 @@ async def test_a_schedule_mentions_its_author_and_is_answered_in_their_conversat
         first, second = await chat.bot.wait_for_turns(2)
         assert second.id == derive_turn_id(entry.event_key)
         assert second.session == first.session
+        _, answered = [InboxMessage.from_json(row.message) for row in await chat.bot.list_inbox_messages()]
+        assert answered.address.get("is_triggered", False) is (platform == "slack")
 
 
 async def test_a_plain_text_is_shown_as_it_is_and_runs_no_agent(platform: str, tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Reply surface of Slack: what its messages look like, and how they are found."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from channels.base import Priority
 from channels.slack.client.api import SlackApi
-from channels.slack.replies.surface import SlackSurface
+from channels.slack.replies.surface import WORKSPACE_POST_WINDOW, SlackSurface
 from chatrig.slack import SlackSimulator
 from tests.channels.replies.test_surface import SurfaceReply, open_api
 
@@ -52,3 +53,18 @@ async def test_of_two_messages_at_one_position_the_recorded_one_is_used(reply: S
     reply.restart(reply.surface, ())
     await reply.show("posted by who had lost the turn")
     assert await reply.create_surface().find_message_ids([recorded]) == [recorded]
+
+
+async def test_posts_of_triggered_turns_leave_a_part_of_the_workspaces_window_to_people(reply: SurfaceReply) -> None:
+    assert isinstance(reply.api, SlackApi)
+    address = {**reply.address, "is_triggered": True}
+    triggered = SlackSurface(reply.api, reply.reactions, address, "turn-2")
+    await triggered.post_message("of a schedule")
+    limiter = reply.api.get_limiter(("chat.postMessage", reply.simulator.team_id), WORKSPACE_POST_WINDOW)
+    while limiter.try_acquire(Priority.BACKFILL):
+        limiter.complete()
+    waiting = asyncio.create_task(triggered.post_message("of the next schedule"))
+    await reply.show("of a person")
+    assert reply.texts == ["of a schedule", "of a person"]
+    waiting.cancel()
+    await asyncio.wait([waiting])
