@@ -26,6 +26,12 @@ _WRITER_NAME = 'internal name is "writer"'
 #: Regular expression for the words before a step's message: the author's name, and a mention.
 _BEFORE = r"(?:[^:]{1,80}: )?(?:@\S+ )?"
 
+#: The start of the prompt for a finished background job, with the name of its tool.
+_JOB_PROMPT = re.compile(r"⟦The background job \w+, (\w+)\(")
+
+#: Seconds that the background job takes.
+ROAST_SECONDS = 5.0
+
 CSV = """\
 day,orders,refunds,revenue
 Monday,31,1,612.40
@@ -113,7 +119,12 @@ class TourState:
 
 
 def find_step(text: str) -> TourStep | None:
-    """Return the step that a message starts; case, spaces, a mention and quotes do not matter."""
+    """Return the step that a message starts, or whose background job has ended.
+
+    Case, spaces, a mention and quotes do not matter.
+    """
+    if (job := _JOB_PROMPT.search(text)) is not None:
+        return next((step for step in STEPS if job[1] in step.tools), None)
     begin, end = text.find("⟦"), text.rfind("⟧")  # messages around the user's own, which the bot quotes in the prompt
     own = text[:begin] + text[end + 1 :] if 0 <= begin < end else text
     words = " ".join(own.split()).casefold()
@@ -235,6 +246,16 @@ def _remind(request: ReceivedRequest) -> ScriptedResponse:
     return _say("You get a reminder in one minute, unless you undo it.", STEPS[7])
 
 
+def _roast(request: ReceivedRequest) -> ScriptedResponse:
+    if _get_result(request, "roast_coffee") is not None:
+        return _stream(f"The roaster runs for {ROAST_SECONDS:.0f} seconds. This answer ends here; I mention you then.")
+    if _JOB_PROMPT.search(request.text) is None:
+        return _call("roast_coffee", blend="Harbour Blend", kilograms=20)
+    if "20 kg" in request.text:
+        return _say("The Harbour Blend is roasted: **20 kg**. The background job has begun this answer.", STEPS[8])
+    return _say("The roaster stopped with the bot. You can ask again at any time.", STEPS[7])
+
+
 def _hand_over(_: ReceivedRequest) -> ScriptedResponse:
     return _call("transfer_to_agent", agent_name="writer")
 
@@ -300,6 +321,7 @@ STEPS = (
     TourStep("File", "Make a CSV file of it.", _make_file, ("make_file",)),
     TourStep("Image", "Draw a chart of it.", _draw_chart, ("draw_chart",)),
     TourStep("Reminder", "Remind me in one minute.", _remind, ("schedule",)),
+    TourStep("Background job", "Roast more coffee.", _roast, ("roast_coffee",)),
     TourStep("Sub-agent", "Write to the customer.", _hand_over),
 )
 

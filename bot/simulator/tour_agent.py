@@ -20,8 +20,8 @@ from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from bot.simulator.tour import TOUR_MODEL, find_step
-from core.tools import idempotent, make_file, schedule
+from bot.simulator.tour import ROAST_SECONDS, TOUR_MODEL, find_step
+from core.tools import background, idempotent, make_file, schedule
 
 #: Time that the shop's database takes, so that people can see the line of the tool.
 LOOKUP_SECONDS = 1.0
@@ -80,6 +80,21 @@ async def draw_chart(name: str, tool_context: ToolContext) -> dict[str, str]:
 draw_chart.__dict__["progress"] = "Drawing {name}"
 
 
+@background
+async def roast_coffee(blend: str, kilograms: int) -> dict[str, str]:
+    """Roast a batch of a blend.
+
+    Args:
+        blend: the name of the blend.
+        kilograms: the weight of the batch.
+
+    Returns:
+        The `blend`, and the weight as `roasted`.
+    """
+    await asyncio.sleep(ROAST_SECONDS)
+    return {"blend": blend, "roasted": f"{kilograms} kg"}
+
+
 writer = LlmAgent(
     name="writer",
     description="Writes messages to customers.",
@@ -100,6 +115,7 @@ shop = LlmAgent(
         make_file,
         draw_chart,
         schedule,
+        roast_coffee,
     ],
     sub_agents=[writer],
     disallow_transfer_to_parent=True,

@@ -27,7 +27,7 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
     assert LOOKUP_SECONDS > 0  # the line of the tool can be seen
     bot = await start(AGENT="bot.simulator.tour_agent", MODEL=TOUR_MODEL)
     bot.answer = respond_to_tour
-    approval, choice, form, report, file, image, reminder, writer = (step.prompt for step in STEPS)
+    approval, choice, form, report, file, image, reminder, job, writer = (step.prompt for step in STEPS)
 
     async def scenario(platform: Platform) -> None:
         conversation = platform.start_dm("ada")
@@ -64,6 +64,11 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
         await take_step(bot, platform, conversation, image, reminder)
         await platform.wait_for(lambda: conversation.file_names() == ["week.csv", "revenue.png"])
         assert "⏰ Taste the new espresso: " in await take_step(bot, platform, conversation, reminder, "⏰")
+
+        await take_step(bot, platform, conversation, job, "The roaster runs")
+        await platform.wait_for(lambda: any("roasted: **20 kg**" in reply.text for reply in conversation.replies()))
+        headers = [reply.text for reply in conversation.replies() if reply.text.endswith(" ✅ `roast_coffee` is done")]
+        assert headers in (["@ada ✅ `roast_coffee` is done"], ["@Ada Lovelace ✅ `roast_coffee` is done"])
 
         letter = await take_step(bot, platform, conversation, writer, "That was the tour.")
         assert "I am *writer*" in letter or "I am _writer_" in letter

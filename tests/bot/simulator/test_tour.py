@@ -23,6 +23,24 @@ def test_the_message_of_a_step_starts_it(step: TourStep) -> None:
         assert find_step(text) is step
 
 
+JOB = '⟦The background job 0a1b2c3d4e, {tool}({{"kilograms": 20}}), {end}.⟧\n⟦Result⟧\n> {{"roasted": "20 kg"}}'
+
+
+@pytest.mark.parametrize(
+    ("end", "answer"),
+    [("has ended. Tell the user the result", "is roasted: **20 kg**"), ("was interrupted", "stopped")],
+)
+def test_the_end_of_a_background_job_continues_its_step(end: str, answer: str) -> None:
+    prompt = JOB.format(tool="roast_coffee", end=end)
+    prompt = prompt if "ended" in end else prompt.partition("\n")[0]
+    assert find_step(prompt) is STEPS[7]
+    assert answer in get_text(respond_to_tour(replace(REQUEST, text=prompt)))
+
+
+def test_a_background_job_of_another_agent_is_no_step() -> None:
+    assert find_step(JOB.format(tool="render", end="has ended")) is None
+
+
 @pytest.mark.parametrize(
     "text",
     ["hello", "Write a poem about orders.", "Refund order 1042. And hurry!", "How was this week for you?", "", ":"],
