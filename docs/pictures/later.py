@@ -1,13 +1,23 @@
 """Pictures of turns that begin by themselves or are steered, in Slack beside Discord."""
 
 import asyncio
+import tempfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from secrets import token_hex
 
+import aiohttp
 from playwright.async_api import Page
 
-from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedResponse
+from bot.routes.hooks import HOOKS_PATH
+from bot.simulator.command import BOT_NAME
+from chatrig.discord import DiscordSimulator
+from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
+from chatrig.page import PageServer
+from chatrig.slack import SlackSimulator
 from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_simulator, send_message
 from docs.pictures.chats import STYLE, WINDOW_HEIGHT, WINDOW_WIDTH, take_picture, wait_for_text
+from docs.pictures.stage import run_bot, write_files
 
 #: Agent with a tool that takes long enough for a second message.
 AGENT = """
@@ -38,6 +48,15 @@ root_agent = LlmAgent(name="stock", tools=[check_stock, roast, schedule])
 #: Seconds until the reminder of the picture.
 REMINDER_SECONDS = 6
 
+#: Hook of the page, for a channel of one platform.
+HOOK = """
+[deploys-{platform}]
+place = "{platform}:{channel}"
+signature = "bearer"
+secret = "DEPLOYS_TOKEN"
+prompt = "Version {{{{ payload.version }}}} is live. Write what changed, in three lines."
+fields = ["version"]
+"""
 
 #: Answers by the tool whose result the model gets.
 ANSWERS = {
@@ -46,11 +65,20 @@ ANSWERS = {
     "schedule": "I'll remind you.",
 }
 
+#: Answer to the request of the hook.
+CHANGES = """Version **2.4.0** is live:
+
+1. The shop shows the date of roasting.
+2. Orders above $50 ship free.
+3. The mobile menu closes again."""
+
 
 def respond(request: ReceivedRequest) -> ScriptedResponse:
     """Return the model's response to a prompt or to the result of a tool."""
     if request.tool_results:
         return ANSWERS[request.tool_results[-1].name or ""]
+    if "2.4.0" in request.text:
+        return CHANGES
     if "20 kg" in request.text:
         return "The Harbour Blend is ready: **20 kg**."
     if "Roast" in request.text:
@@ -62,7 +90,7 @@ def respond(request: ReceivedRequest) -> ScriptedResponse:
 
 
 async def main() -> None:
-    """Write `chat-steering.png`, `chat-schedule.png` and `chat-job.png`."""
+    """Write `chat-steering.png`, `chat-schedule.png`, `chat-job.png` and `chat-hook.png`."""
     settings = {"AGENT": "stock_agent"}
     async with (
         run_scripted_simulator(respond, settings, {"stock_agent.py": AGENT}) as address,
@@ -85,6 +113,35 @@ async def main() -> None:
         await _say(page, "Roast a batch of the Harbour Blend.")
         await wait_for_text(page, "is ready")
         await take_picture(page, "chat-job")
+    await _take_picture_of_hook()
+
+
+async def _take_picture_of_hook() -> None:
+    async with (
+        SlackSimulator(bot_name=BOT_NAME) as slack,
+        DiscordSimulator(bot_name=BOT_NAME) as discord,
+        ScriptedOpenAI(respond) as model,
+    ):
+        channels = {"slack": slack.channels["general"].id, "discord": discord.channels["general"].id}
+        hooks = "".join(HOOK.format(platform=name, channel=channel) for name, channel in channels.items())
+        server = PageServer(slack, discord)
+        token = token_hex()
+        with tempfile.TemporaryDirectory() as folder:
+            write_files(Path(folder), {"hooks.toml": hooks})
+            async with (
+                run_bot(slack, discord, model, HOOKS_FILE=f"{folder}/hooks.toml", DEPLOYS_TOKEN=token) as bot,
+                server.serve(0),
+                open_page(server.address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=STYLE) as page,
+                aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session,
+            ):
+                for pane in channels:
+                    await page.locator(f"#{pane} .place", has_text="general").first.evaluate("place => place.click()")
+                    url = f"{bot.address}{HOOKS_PATH}deploys-{pane}"
+                    (await session.post(url, json={"version": "2.4.0"})).raise_for_status()
+                await wait_for_text(page, "closes again")
+                await page.locator("#slack .message .open").click()
+                await wait_for_text(page, "closes again")
+                await take_picture(page, "chat-hook")
 
 
 async def _open_places(page: Page) -> None:
