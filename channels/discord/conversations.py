@@ -16,6 +16,9 @@ from core.messages.trigger import DIRECT
 class DiscordConversations:
     """People and places of Discord: see `channels.turns.placing.Conversations`."""
 
+    #: Discord: Unknown Channel, Unknown Guild, Missing Access.
+    closed_place_codes = frozenset({"10003", "10004", "50001"})
+
     def __init__(self, platform: DiscordPlatform, identities: DiscordIdentityResolver) -> None:
         self._platform = platform
         self._api = platform.api

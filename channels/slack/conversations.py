@@ -16,6 +16,8 @@ from core.messages.trigger import DIRECT
 class SlackConversations:
     """People and places of Slack: see `channels.turns.placing.Conversations`."""
 
+    closed_place_codes = frozenset({"channel_not_found", "is_archived", "not_in_channel"})
+
     def __init__(self, platform: SlackPlatform, identities: SlackIdentityResolver) -> None:
         self._platform = platform
         self._directory = platform.directory

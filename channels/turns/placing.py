@@ -35,6 +35,11 @@ _JOB_HEADERS: dict[JobOutcome, str] = {
 class Conversations(Protocol):
     """People and places of one platform; each method raises `SurfaceError`."""
 
+    @property
+    def closed_place_codes(self) -> frozenset[str]:
+        """Codes of a `RefusedError` for a place that was deleted or archived, or from which the bot was removed."""
+        ...
+
     async def resolve(self, message: InboxMessage) -> InboxMessage | None:
         """Return an entry with its author's present roles, and the address and location where it begins.
 
@@ -66,7 +71,7 @@ class TriggerPlacer:
     async def place(self, message: InboxMessage, may_exist: bool) -> InboxMessage | None:
         """Return the message that a turn is to answer; None if the entry ends here (logged, unless it is plain).
 
-        A schedule of a person who has left, or has no access, ends as well.
+        A schedule of a person who has left or has no access ends as well, and so does one whose place is closed.
 
         Raises:
             SurfaceError: the platform cannot be reached.
@@ -76,17 +81,24 @@ class TriggerPlacer:
         try:
             resolved = await self._conversations.resolve(message)
             if resolved is None or not self._may_begin(resolved):
-                log.warning("%s does not begin: %s has left or has no access", message.event_key, message.author)
-                if trigger.kind == "schedule" and isinstance(await self._schedules.delete(trigger.id), Schedule):
-                    log.warning("the schedule %s ends", trigger.id)
+                await self._end(message, trigger, f"{message.author} has left or has no access")
                 return None
             locale = await words.resolve_locale(self._platform.get_locale(resolved))
             header = self._render(resolved, trigger, words.messages_for(locale))
             begun = await self._conversations.begin(resolved, header, may_exist=may_exist)
         except RefusedError as refusal:
-            log.error("%s does not begin: %s", message.event_key, refusal)
+            if refusal.code in self._conversations.closed_place_codes:
+                await self._end(message, trigger, f"its place {message.place} is closed ({refusal})")
+            else:
+                log.error("%s does not begin: %s", message.event_key, refusal)
             return None
         return None if trigger.is_plain else replace(begun, sent_at=time.time())
+
+    async def _end(self, message: InboxMessage, trigger: Trigger, reason: str) -> None:
+        """Log why an entry does not begin, and delete its schedule, which would fail the next time, too."""
+        is_deleted = trigger.kind == "schedule" and isinstance(await self._schedules.delete(trigger.id), Schedule)
+        suffix = "; its schedule is deleted" if is_deleted else ""
+        log.warning("%s does not begin: %s%s", message.event_key, reason, suffix)
 
     def _may_begin(self, message: InboxMessage) -> bool:
         """Return whether the author has access now; the operator's hooks begin anywhere."""

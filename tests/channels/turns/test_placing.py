@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from core.messages.inbox_message import InboxMessage
 from core.messages.trigger import DIRECT, Trigger, TriggerKind
+from core.store.schema import IS_PENDING, inbox
+from core.turns.automation.schedules import Schedule
 from core.turns.claims import derive_turn_id
 from core.turns.queries import append_triggered
 from tests.channels.platforms import PLATFORMS, Chat, run_conversation, run_simulator, wait_for_texts
@@ -101,6 +104,81 @@ async def test_an_entry_to_its_author_is_a_direct_message(platform: str, tmp_pat
         assert turn.state == "done"
         await chat.open_dm()
         assert [text for text in map(get_text, chat.list_replies()) if "say hi" in text]
+
+
+async def close_place(platform: str, chat: Chat, *, is_deleted: bool) -> None:
+    """Delete or archive the channel, or remove the bot from it."""
+    if platform == "discord" and is_deleted:
+        await chat.simulator.delete_channel("general")
+    elif platform == "discord":
+        chat.simulator.faults.fail(chat.calls["post"], 99, status=403, code=50001)
+    elif is_deleted:
+        chat.simulator.channels["general"].archived = True
+    else:
+        await chat.simulator.leave_channel(chat.simulator.bot_user_id, "general")
+
+
+async def create_schedule(chat: Chat) -> InboxMessage:
+    """Store a schedule of Ada in the conversation of her first message, and return its entry."""
+    entry = await create_entry(chat)
+    schedule = Schedule(
+        id="an-id",
+        message=replace(entry, trigger=None),
+        is_plain=False,
+        is_direct=False,
+        starts_at="2027-01-01T00:00:00+00:00",
+        time_zone="UTC",
+        rule="FREQ=DAILY",
+        next_at=None,
+        state="active",
+        speakers=(),
+        turn="",
+        created_at=time.time(),
+    )
+    (turn,) = await chat.bot.wait_for_turns(1)
+    await chat.bot.services.schedules.create(schedule, turn.generation)
+    return entry
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_schedule_ends_with_its_place_and_one_line_in_the_log(
+    platform: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_deleted: bool
+) -> None:
+    async with run_chat(platform, tmp_path, echo) as chat:
+        entry = await create_schedule(chat)
+        await close_place(platform, chat, is_deleted=is_deleted)
+        await append(chat, entry)
+        await wait_until_handled(chat)
+        assert await chat.bot.services.schedules.list_all() == []
+        lines = [record.getMessage() for record in caplog.records if entry.event_key in record.getMessage()]
+        assert len(lines) == 1
+        assert lines[0].startswith(f"{entry.event_key} does not begin: its place {entry.place} is closed (")
+        assert lines[0].endswith("; its schedule is deleted")
+
+
+async def test_a_schedule_survives_a_refusal_that_may_end(
+    platform: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal: dict[str, Any] = {"error": "restricted_action"} if platform == "slack" else {"status": 403, "code": 50013}
+    async with run_chat(platform, tmp_path, echo) as chat:
+        entry = await create_schedule(chat)
+        chat.simulator.faults.fail(chat.calls["post"], **refusal)
+        await append(chat, entry)
+        await wait_until_handled(chat)
+        assert len(await chat.bot.services.schedules.list_all()) == 1
+        assert f"{entry.event_key} does not begin: " in caplog.text
+
+
+async def count_pending(chat: Chat) -> int:
+    async with chat.bot.database.read() as connection:
+        return await connection.scalar(sa.select(sa.func.count()).select_from(inbox).where(IS_PENDING)) or 0
+
+
+async def wait_until_handled(chat: Chat) -> None:
+    """Wait until no entry of the inbox waits to be placed."""
+    async with asyncio.timeout(20):
+        while await count_pending(chat):  # noqa: ASYNC110 - the store sends no event
+            await asyncio.sleep(0.02)
 
 
 def mention_of(platform: str) -> str:
