@@ -91,25 +91,23 @@ async def _check_access(settings: Settings) -> list[CheckResult]:
 
 async def _check_hooks(settings: Settings) -> list[CheckResult]:
     hooks = read_hooks(settings)
-    notes = await trials.find_port_warnings(settings.port, settings.listen_address) if hooks else []
     return [
-        *(
-            CheckResult(CheckVerdict.OK, f"hook {name}: POST {HOOKS_PATH}{name} begins turns in {hook.place}")
-            for name, hook in hooks.items()
-        ),
-        *(CheckResult(CheckVerdict.NOTE, f"hooks: {line}") for line in notes),
+        CheckResult(CheckVerdict.OK, f"hook {name}: POST {HOOKS_PATH}{name} begins turns in {hook.place}")
+        for name, hook in hooks.items()
     ]
 
 
 async def _check_tickets(settings: Settings) -> list[CheckResult]:
     if settings.public_url is None:
         return []
+    return make_success(f"tickets: POST {settings.public_url}{TICKETS_PATH}ID finishes background jobs")
+
+
+async def _check_port(settings: Settings) -> list[CheckResult]:
+    if settings.hooks_path is None and settings.public_url is None:
+        return []
     notes = await trials.find_port_warnings(settings.port, settings.listen_address)
-    line = f"tickets: POST {settings.public_url}{TICKETS_PATH}ID finishes background jobs"
-    return [
-        CheckResult(CheckVerdict.OK, line),
-        *(CheckResult(CheckVerdict.NOTE, f"tickets: {note}") for note in notes),
-    ]
+    return [CheckResult(CheckVerdict.NOTE, f"requests from outside: {note}") for note in notes]
 
 
 async def _check_sign_in(settings: Settings) -> list[CheckResult]:
@@ -193,6 +191,7 @@ _CHECKS: Mapping[str, Callable[[Settings], Awaitable[list[CheckResult]]]] = {
     "hooks": _check_hooks,
     "tickets": _check_tickets,
     "sign-in": _check_sign_in,
+    "the port": _check_port,
     "the database": _check_database,
     "agents and models": _check_agents_and_models,
     "the tokenizer": _check_vocabulary,

@@ -192,7 +192,11 @@ async def test_the_examples_of_the_docs_are_valid_hooks(folder: Path, monkeypatc
 
 
 async def list_lines(verdict: CheckVerdict) -> list[str]:
-    return [found.line async for found in run_checks() if found.verdict is verdict and "hook" in found.line]
+    return [
+        found.line
+        async for found in run_checks()
+        if found.verdict is verdict and re.match("hook|requests ", found.line)
+    ]
 
 
 @pytest.fixture
@@ -212,18 +216,23 @@ async def test_check_lists_the_hooks_and_tries_the_port(folder: Path, monkeypatc
         assert await list_lines(CheckVerdict.NOTE) == []
         monkeypatch.setenv("LISTEN_HOST", LOOPBACK)
         (line,) = await list_lines(CheckVerdict.NOTE)
-        assert line.startswith("hooks: LISTEN_HOST=127.0.0.1: only this machine, or a proxy on it")
+        assert line.startswith("requests from outside: LISTEN_HOST=127.0.0.1: only this machine, or a proxy on it")
     monkeypatch.delenv("LISTEN_HOST")
+    monkeypatch.setenv("PUBLIC_URL", "https://bot.example/")  # tickets have the same port
     (line,) = await list_lines(CheckVerdict.NOTE)
-    assert line.startswith(f"hooks: nothing listens at PORT={port} of this machine")
+    assert line.startswith(f"requests from outside: nothing listens at PORT={port} of this machine")
 
 
 @pytest.mark.usefixtures("no_platform")
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
-        ("PORT", "0", "hooks: PORT=0 takes any free port, of this machine only"),
-        ("DYNO", "run.1", "hooks: only the process type `web` has a port: `heroku ps:scale web=1 worker=0`"),
+        ("PORT", "0", "requests from outside: PORT=0 takes any free port, of this machine only"),
+        (
+            "DYNO",
+            "run.1",
+            "requests from outside: only the process type `web` has a port: `heroku ps:scale web=1 worker=0`",
+        ),
     ],
 )
 async def test_check_warns_of_a_port_that_senders_cannot_reach(

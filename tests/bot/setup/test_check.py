@@ -170,7 +170,7 @@ async def test_faults_of_the_model_and_of_each_tool_are_reported_together(monkey
 
 async def test_check_names_the_address_of_tickets_and_tries_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
     async def list_lines() -> list[str]:
-        return [finding.line async for finding in run_checks() if finding.line.startswith("tickets: ")]
+        return [finding.line async for finding in run_checks() if finding.line.startswith(("tickets: ", "requests "))]
 
     assert await list_lines() == []
     monkeypatch.setenv("PUBLIC_URL", "https://bot.example/")
@@ -178,7 +178,7 @@ async def test_check_names_the_address_of_tickets_and_tries_the_port(monkeypatch
         monkeypatch.setenv("PORT", str(listener.getsockname()[1]))
         assert await list_lines() == ["tickets: POST https://bot.example/tickets/ID finishes background jobs"]
     _, note = await list_lines()
-    assert note.startswith("tickets: nothing listens at PORT=")
+    assert note.startswith("requests from outside: nothing listens at PORT=")
 
 
 async def list_sign_in_results(monkeypatch: pytest.MonkeyPatch, **variables: str) -> list[CheckResult]:
