@@ -61,9 +61,12 @@ def find_env_file(agent_path: str) -> Path | None:
 def find_agent_folder(agent_path: str) -> Path | None:
     """Return the absolute path of an agent's folder, by its path or that of a file such as its `agent.py`.
 
-    The folder need not contain an agent. None for the name of a Python module.
+    The folder need not contain an agent. None for the name of a Python module, and for a path that cannot be read.
     """
-    path = Path(agent_path).expanduser().resolve()
-    if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):
-        path = path.parent
-    return path if path.is_dir() else None
+    try:
+        path = Path(agent_path).expanduser().resolve()
+        if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):
+            path = path.parent
+        return path if path.is_dir() else None
+    except (OSError, RuntimeError):  # RuntimeError: `~NAME` of an unknown user, or a loop of links
+        return None

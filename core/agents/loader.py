@@ -70,7 +70,7 @@ def _load(agent: str) -> App:
     if folder is not None:
         found = _load_folder(agent, folder)
         name = folder.name
-    elif os.sep in agent or agent.startswith("."):
+    elif os.sep in agent or agent.startswith((".", "~")):
         raise SettingsError(f"AGENT={agent}: there is no such folder")
     else:
         found = _load_module(agent)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -63,6 +63,8 @@ def test_a_message_about_a_setting_has_its_value_and_no_words_of_a_library(names
         assert re.search(r"it must |cannot be read|is not |is empty", fault), fault
 
 
+@example("agent", "~0")
+@example("agent", "/" + "a" * 400)
 @given(st.sampled_from(sorted(Settings.model_fields)), st.text(st.characters(codec="utf-8", exclude_characters="\0")))
 def test_no_text_makes_a_setting_fail_with_words_of_a_library(name: str, value: str) -> None:
     for _, fault in list_faults(value, name):

@@ -148,6 +148,10 @@ def test_each_fault_of_an_agent_names_the_setting_and_a_remedy(
     [
         ("./nowhere", "there is no such folder"),
         ("/nowhere/at/all", "there is no such folder"),
+        ("~0", "there is no such folder"),
+        ("~nobody-has-this-name/agent", "there is no such folder"),
+        ("./loop", "there is no such folder"),
+        ("./" + "a" * 400, "there is no such folder"),
         ("no_such_module", "there is no such folder, and no module with an agent in it"),
         ("core.no_such_room", "no module with an agent in it"),
         ("core.errors", "no module with an agent in it"),
@@ -158,6 +162,7 @@ def test_a_path_without_an_agent_is_a_settings_error(
     agent: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a-b" / "c").mkdir(parents=True)
+    (tmp_path / "a-b" / "c" / "loop").symlink_to("loop")
     monkeypatch.chdir(tmp_path / "a-b" / "c")
     with pytest.raises(SettingsError) as raised:
         load_app(agent)
