@@ -309,3 +309,12 @@ async def test_an_invalid_manifest_is_rejected(slack: SlackSimulator) -> None:
         slack.install(manifest)
     for fault in ("agent_description", "assistant:write", "message.im needs im:history", "message.nowhere"):
         assert fault in str(refused.value)
+
+
+async def test_an_app_that_may_read_users_learns_of_a_deactivated_account(connected_slack: SlackSimulator) -> None:
+    connected_slack.deactivate_user("grace")
+    connected_slack.scopes.discard("users:read")
+    connected_slack.deactivate_user("ada")
+    (event,) = await wait_for_events(connected_slack, 1)
+    grace = connected_slack.people["grace"].id
+    assert (event["type"], event["user"]["id"], event["user"]["deleted"]) == ("user_change", grace, True)
