@@ -18,6 +18,7 @@ from channels.requests.approval_message import ARGUMENTS_FILE, refusal_text
 from core.errors import SignInLinkError
 from core.messages.identity import Actor, User
 from core.messages.inbox_message import AcceptResult, InboxMessage
+from core.observability.secret_redaction import add_temporary_secret
 from core.signin.browser import STEP_SECONDS
 from core.signin.target import Person
 from core.tools.human_requests import Approval, SignInRequest, Verdict
@@ -153,6 +154,7 @@ class PressHandler:
         except SignInLinkError:  # decided, expired or reset
             self._services.request_messages.start_update(request)
             return say(words.ALREADY_ENDED), ()
+        add_temporary_secret(url)  # the platforms' libraries log their requests at DEBUG
         service = shorten_name(request.owner.label)
         text = say(words.SIGN_IN_LINK, service=service, minutes=f"{STEP_SECONDS / 60:g}")
         return text, [Button(f"{LINK_PREFIX}{request.id}", say(words.OPEN_SIGN_IN), "primary", url=url)]

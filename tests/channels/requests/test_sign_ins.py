@@ -22,6 +22,7 @@ from chatrig.discord.state.messages import GuildEvent
 from chatrig.models import CallTool, ReceivedRequest
 from core.errors import SignInLinkError
 from core.messages.identity import Actor, User
+from core.observability.secret_redaction import redact_secrets
 from core.signin.target import Credential, CredentialKind, Person, SignInTarget
 from core.store.schema import human_requests, sign_ins
 from core.tools.human_requests import SignInRequest
@@ -153,6 +154,7 @@ async def test_a_request_has_no_link_and_only_its_person_gets_one(simulator: Any
         (url,) = list_urls(chat)
         assert url.startswith(f"{PUBLIC_URL}/sign-in/{request.id}-")
         assert url not in str([m.text for m in chat.list_bot_messages()])
+        assert url not in redact_secrets(f"a library sends {url}")
         assert chat.list_replies()[-1].text == shown
 
 
