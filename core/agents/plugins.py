@@ -185,7 +185,7 @@ class GuardPlugin(BasePlugin):
         if (error := _check_speakers(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
             return error or _check_agent_name(tool, tool_args)
         if tool_context.tool_confirmation is None and (
-            self._has_standing_approval(tool, tool_context) or _was_approved(tool_context)
+            await self._has_standing_approval(tool, tool_context) or _was_approved(tool_context)
         ):
             tool_context.tool_confirmation = ToolConfirmation(confirmed=True)
         call = self._create_invocation(tool, tool_args, tool_context)
@@ -267,12 +267,16 @@ class GuardPlugin(BasePlugin):
         identity = to_json_value([tool_context.agent_name, tool.name, _get_schema(tool)])
         return ApprovalRule(self._approvers if own is None else own, may_allow_always, hash_arguments(identity))
 
-    def _has_standing_approval(self, tool: BaseTool, tool_context: ToolContext) -> bool:
+    async def _has_standing_approval(self, tool: BaseTool, tool_context: ToolContext) -> bool:
         """Return whether a person has allowed all calls of a tool in the session, under its present rule."""
         session = tool_context.session
         if not isinstance(session, StoredSession):
             return False
-        standing = session.reserved_state.get(standing_approval_key(session.app_name, tool.name))
+        key = standing_approval_key(session.app_name, tool.name)
+        if not any(stored.startswith(key) for stored in session.reserved_state):
+            return False
+        account = await find_account(tool, tool_context)
+        standing = session.reserved_state.get(standing_approval_key(session.app_name, tool.name, account))
         return standing is not None and self._get_approval_rule(tool, tool_context).matches(standing)
 
     def _create_invocation(

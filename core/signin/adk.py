@@ -131,12 +131,12 @@ class RunCredentials(BaseCredentialService):
         """Return the person's accounts that a call may use: all of the app, if it is unknown what the tool needs."""
         if self._service is None or self._person is None:
             return None
-        targets = self._service.get_targets((self._app, tool_context.agent_name, tool.name))
+        targets = await self._find_targets(tool, tool_context)
         signed_in = [
             sign_in.label for sign_in in await self._service.store.list(self._person) if sign_in.app == self._app
         ]
         services = {target.label for target in targets.values()} or set(signed_in)
-        return Account(self._name, tuple(sorted(services))) if services else None
+        return Account(str(self._person), self._name, tuple(sorted(services))) if services else None
 
     def clear_shared_state(self, state: dict[str, Any]) -> None:
         """Remove what ADK's tools keep about credentials in a session's loaded state, in place."""

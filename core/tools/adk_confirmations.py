@@ -34,9 +34,12 @@ _NODE_PREFIX = "wf_tool_confirmation:"
 ArgumentPath = tuple[str | int, ...]
 
 
-def standing_approval_key(app: str, tool: str) -> str:
-    """Return the reserved session state key of "always allow this tool": no tool, agent or model reads or writes it."""
-    return f"{RESERVED_PREFIX}always:{app}:{tool}"
+def standing_approval_key(app: str, tool: str, account: Account | None = None) -> str:
+    """Return the reserved session state key of "always allow this tool": no tool, agent or model reads or writes it.
+
+    If the tool may use the accounts of a person, the approval counts for the calls of that person.
+    """
+    return f"{RESERVED_PREFIX}always:{app}:{tool}{f':{account.person}' if account else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +68,18 @@ class Account:
     """The accounts at other services that a call may use.
 
     Attributes:
-        name: the name of the person whose accounts they are.
+        person: the person whose accounts they are: platform, workspace and id.
+        name: the person's name.
         services: the names of the services.
     """
 
+    person: str
     name: str
     services: tuple[str, ...]
 
     @classmethod
     def from_json(cls, data: Any) -> Account | None:
-        return cls(data["name"], tuple(data["services"])) if data else None
+        return cls(data["person"], data["name"], tuple(data["services"])) if data else None
 
 
 @dataclass(frozen=True, slots=True)

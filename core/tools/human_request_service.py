@@ -454,7 +454,7 @@ class HumanRequestService:
                 "tool_hash": request.tool_hash,
             }
             await scopes.write_state(
-                connection, owners, {standing_approval_key(request.app_name, request.tool): approval}
+                connection, owners, {standing_approval_key(request.app_name, request.tool, request.account): approval}
             )
         if counts and person is not None and self._rates:
             key = f"decided:{request.id}:{now}"  # a stop opens the request again

@@ -29,6 +29,7 @@ from core.messages.identity import User
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.privacy.vault import Vault
+from core.sessions import state as scopes
 from core.sessions.artifacts import ArtifactService
 from core.sessions.service import SessionService
 from core.signin.adk import SignInService, read_target
@@ -36,7 +37,7 @@ from core.signin.credentials import CredentialStore
 from core.signin.pending import PendingSignIns
 from core.signin.target import Credential, CredentialKind, Person
 from core.store.database import Database
-from core.tools.adk_confirmations import Account
+from core.tools.adk_confirmations import Account, standing_approval_key
 from core.tools.adk_requests import CredentialRequest, Decision, SignInDecision
 from core.tools.call_log import ToolCallLog
 from tests.core.signin.conftest import CALLBACK, Provider
@@ -297,11 +298,10 @@ def register(provider: Provider) -> tuple[str, str]:
     return client.id, client.secret
 
 
-async def connect(bot: Bot, tool: Any, user: str = "ada") -> None:
-    """Sign Ada in for a tool."""
-    (request,) = (await run(bot.create([tool], CALL), "connect", ADA)).sign_ins
+async def connect(bot: Bot, tool: Any, user: str = "ada", person: User = ADA) -> None:
+    (request,) = (await run(bot.create([tool], CALL), f"connect-{user}", person)).sign_ins
     decision = await bot.sign_in(request, user)
-    assert (await run(bot.create([tool], "Done."), "connect", ADA, decisions=[decision])).text == "Done."
+    assert (await run(bot.create([tool], "Done."), f"connect-{user}", person, decisions=[decision])).text == "Done."
 
 
 @pytest.mark.parametrize("create_tool", [Service.function, Service.openapi], ids=lambda create: create.__name__)
@@ -436,9 +436,23 @@ async def test_an_approval_names_the_account_of_the_call(bot: Bot, service: Serv
     tool = service.function()
     tool._require_confirmation = True
     (approval,) = (await run(bot.create([tool], CALL), "run-2", ADA)).confirmations
-    assert approval.account == Account("Ada", ("127.0.0.1",))
+    assert approval.account == Account("slack/T1/U1", "Ada", ("127.0.0.1",))
     (approval,) = (await run(bot.create([tool], CALL), "run-3", GRACE)).confirmations
     assert approval.account is None
+
+
+async def test_an_approval_for_all_calls_counts_for_one_persons_account(bot: Bot, service: Service) -> None:
+    tool = service.function()
+    tool._require_confirmation = True
+    await connect(bot, service.function())
+    (approval,) = (await run(bot.create([tool], CALL), "run-2", ADA)).confirmations
+    standing = {"approvers": ["author"], "tool_hash": approval.tool_hash}
+    key = standing_approval_key("asks", "whoami", approval.account)
+    async with bot.database.write() as connection:
+        await scopes.write_state(connection, scopes.get_scope_owners("", "", SESSION), {key: standing})
+    assert (await run(bot.create([tool], CALL, "Done."), "run-3", ADA)).text == "Done."
+    await connect(bot, service.function(), "grace", GRACE)
+    assert len((await run(bot.create([tool], CALL), "run-4", GRACE)).confirmations) == 1
 
 
 async def test_an_api_key_and_a_password_are_the_persons(bot: Bot) -> None:
