@@ -13,7 +13,6 @@ from discord import app_commands
 from chatrig.discord import DiscordSimulator
 from chatrig.discord.api.request_schemas import SCHEMAS_FILE
 from chatrig.discord.catalog import EVENTS, MODELLED_EVENTS
-from chatrig.discord.oauth import CLIENT_ROUTES
 from chatrig.discord.schema_table import create_schema_table
 from chatrig.discord.shapes import (
     OBJECTS,
@@ -25,7 +24,7 @@ from chatrig.discord.shapes import (
 )
 from chatrig.discord.state.permissions import PERMISSIONS
 from tests.discord.conftest import Connect, RecordingClient, create_intents
-from tests.discord.test_oauth import REDIRECT_URI, get_me, sign_in
+from tests.discord.test_oauth import REDIRECT_URI, get_me, post_form, sign_in
 
 pytestmark = pytest.mark.skipif(not SHAPES, reason="PLATFORM_SHAPES names no folder with the platforms' shapes")
 
@@ -280,6 +279,7 @@ async def call_user_routes(server: DiscordSimulator) -> None:
     server.oauth.redirect_urls.add(REDIRECT_URI)
     token = (await sign_in(server, scope="identify email"))["access_token"]
     assert [(await get_me(server, token, path))[0] for path in ("/users/@me", "/oauth2/@me")] == [200, 200]
+    assert (await post_form(server, "/oauth2/token/revoke", token=token))[0] == 200
 
 
 async def request_route(bot: RecordingClient, method: str, path: str, body: Any = None, **ids: Any) -> Any:
@@ -331,13 +331,11 @@ async def test_responses_events_and_requests_match_discords_specification(
     await server.drop_sockets()
     await asyncio.wait_for(bot.resumed.wait(), 30)
 
-    # Discord's specification has no routes of RFC 6749, which have no bot as their client.
-    calls = [call for call in server.calls if call.route not in CLIENT_ROUTES]
-    found = [fault for call in calls for fault in (*find_request_errors(call), *find_response_errors(call))]
+    found = [fault for call in server.calls for fault in (*find_request_errors(call), *find_response_errors(call))]
     found += [fault for event in server.events for fault in find_event_errors(event)]
     assert sorted(set(found)) == []
     assert {event.name for event in server.events} == set(OBJECTS)
-    assert {call.route for call in calls} | CLIENT_ROUTES == set(server.faults.routes)
+    assert {call.route for call in server.calls} == set(server.faults.routes)
 
 
 async def test_request_schemas_are_those_of_the_specification() -> None:
