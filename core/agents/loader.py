@@ -5,37 +5,32 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType
 
-from fastapi.openapi.models import OAuth2, OAuthFlows
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
-from google.adk.auth.auth_credential import AuthCredentialTypes
-from google.adk.auth.auth_schemes import OpenIdConnectWithConfig
-from google.adk.auth.auth_tool import AuthConfig
+from google.adk.auth.auth_schemes import CustomAuthScheme
 from google.adk.plugins import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.load_memory_tool import LoadMemoryTool
 from google.adk.tools.preload_memory_tool import PreloadMemoryTool
-from google.adk.workflow import BaseNode
+from google.adk.workflow import BaseNode, FunctionNode
 
 from core.agents.config import find_agent_folder
 from core.agents.requirements import describe_installation
-from core.errors import ParleyError, SettingsError
+from core.errors import ParleyError, SettingsError, SignInError
 from core.observability.secret_redaction import redact_secrets
+from core.signin.toolset import SignInToolset, replace_toolset
 from core.tools.mcp import McpServer
 
 #: Top-level packages of Parley and its repository, whose names an agent's project may use too.
 _OWN_PACKAGES = ("bot", "channels", "chatrig", "core", "tests")
-
-#: Kinds of credentials that a user's sign-in completes.
-_SIGN_IN_CREDENTIALS = (AuthCredentialTypes.OAUTH2, AuthCredentialTypes.OPEN_ID_CONNECT)
 
 _LAYOUT_HINT = (
     "it must have `app` or `root_agent` in agent.py or __init__.py, or be described in root_agent.yaml: "
@@ -57,7 +52,7 @@ def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
             warnings.simplefilter("ignore")
             app = _load(agent_path)
             _resolve_models(agent_path, app)
-            _refuse_sign_ins(agent_path, app)
+            _replace_toolsets(agent_path, app)
             return app.model_copy(update={"plugins": [*plugins, *app.plugins]})
     except SettingsError:
         raise
@@ -157,33 +152,49 @@ def _resolve_models(agent: str, app: App) -> None:
         raise SettingsError(*dict.fromkeys(faults))
 
 
-def _refuse_sign_ins(agent: str, app: App) -> None:
-    """Refuse toolsets that need a user's sign-in: ADK ends each run before the model is called, to ask for it."""
-    faults = [
-        f"AGENT={agent}: the agent {each.name}: {type(tool).__name__} needs a user's sign-in, which is not supported "
-        "yet: give it a credential that needs none, or remove it"
-        for each in list_llm_agents(app)
-        for tool in each.tools
-        if isinstance(tool, BaseToolset) and (config := tool.get_auth_config()) is not None and _needs_sign_in(config)
-    ]
+def _replace_toolsets(agent: str, app: App) -> None:
+    """Replace the toolsets whose credentials only people have: with ADK's, each run would end before the model runs."""
+    faults = list[str]()
+    replaced = dict[int, BaseToolset]()  # agents may share a toolset
+    for node in list_nodes(app):
+        if isinstance(node, FunctionNode) and node.auth_config is not None:
+            faults.append(f"the node {node.name} has an auth_config: let an agent's tool request the credential")
+        if not isinstance(node, LlmAgent):
+            continue
+        for index, tool in enumerate(node.tools):
+            where = f"the agent {node.name}: {getattr(tool, 'name', None) or type(tool).__name__}"
+            if isinstance(_get_auth_scheme(tool), CustomAuthScheme):
+                faults.append(f"{where}: its auth_scheme keeps one account for all people of a channel: use OAuth2")
+            elif isinstance(tool, BaseToolset):
+                try:
+                    node.tools[index] = replaced[id(tool)] = replaced.get(id(tool)) or replace_toolset(tool)
+                except SignInError as error:
+                    faults.append(f"{where} needs a user's sign-in: {error}")
+    for name, toolsets in _group_by_connect_name(replaced.values()).items():
+        for number, toolset in enumerate(toolsets[1:], 2):
+            toolset.connect_name = f"{name}_{number}"
     if faults:
-        raise SettingsError(*faults)
+        raise SettingsError(*(f"AGENT={agent}: {fault}" for fault in faults))
 
 
-def _needs_sign_in(config: AuthConfig) -> bool:
-    """Return whether ADK gets the credential of a toolset only from a user."""
-    scheme = config.auth_scheme
-    credential = config.raw_auth_credential
-    match scheme:
-        case OAuth2(flows=OAuthFlows(clientCredentials=flow)):
-            needs_user = flow is None
-        case OpenIdConnectWithConfig(grant_types_supported=grants):
-            needs_user = "client_credentials" not in (grants or ())
-        case _:
-            return False
-    if credential is not None and credential.auth_type not in _SIGN_IN_CREDENTIALS:
-        return False
-    return needs_user and not (credential and credential.oauth2 and credential.oauth2.access_token)
+def _group_by_connect_name(toolsets: Iterable[BaseToolset]) -> Mapping[str, list[SignInToolset]]:
+    groups = dict[str, list[SignInToolset]]()
+    for toolset in toolsets:
+        if isinstance(toolset, SignInToolset):
+            groups.setdefault(toolset.connect_name, []).append(toolset)
+    return groups
+
+
+def _get_auth_scheme(tool: object) -> object:
+    """Return the scheme of a tool or toolset. ADK 2.13: no public attribute of every kind has it."""
+    if isinstance(tool, BaseToolset) and (config := tool.get_auth_config()) is not None:
+        return config.auth_scheme
+    config = getattr(getattr(tool, "_credentials_manager", None), "_auth_config", None)
+    return (
+        getattr(config, "auth_scheme", None)
+        or getattr(tool, "auth_scheme", None)
+        or getattr(tool, "_auth_scheme", None)
+    )
 
 
 def list_llm_agents(app: App) -> Iterator[LlmAgent]:
@@ -271,7 +282,7 @@ def get_progress_texts(app: App) -> dict[str, str]:
     """Return the texts to show while an app's tools run, by tool name; tools without a text are left out."""
     texts = dict[str, str]()
     for tool in (tool for agent in list_llm_agents(app) for tool in agent.tools):
-        if isinstance(tool, McpServer):
+        if isinstance(tool, McpServer | SignInToolset):
             texts |= tool.progress_texts
             continue
         name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")

@@ -5,14 +5,18 @@ tool returns or stores in ADK's state may have one.
 """
 
 import base64
+import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fastapi.openapi.models import APIKey, HTTPBase, OAuth2
+from fastapi.openapi.models import APIKey, HTTPBase, HTTPBearer, OAuth2
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, HttpAuth, HttpCredentials, OAuth2Auth
 from google.adk.auth.auth_schemes import OpenIdConnectWithConfig
 from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
@@ -28,6 +32,7 @@ from core.messages.identity import BOT_PREFIX, User
 from core.observability.secret_redaction import RunSecrets, add_temporary_secret
 from core.sessions.writer import StoredSession
 from core.signin.credentials import CredentialStore
+from core.signin.mcp import McpAuthorization
 from core.signin.pending import PendingSignIns
 from core.signin.target import Credential, CredentialKind, Person, SignInTarget, host_label
 from core.tools.adk_confirmations import Account
@@ -41,11 +46,22 @@ _STATE_PREFIX = "temp:"
 _SHARED_SUFFIX = "_existing_exchanged_credential"
 _SHARED_PREFIXES = ("_adk_reauth_requests:", "_adk_recovery_refreshes:")
 
-#: The most runs of a tool within one call: without a credential, with it, and with a refreshed one.
-_MAX_TRIES = 3
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Request of a tool call for a credential.
+
+    Attributes:
+        needs_consent: whether only the person can help: no present or refreshed credential does.
+    """
+
+    config: AuthConfig
+    target: SignInTarget
+    needs_consent: bool = False
+
 
 #: Credential requests of an agent that runs as a tool, for the call of the agent; None outside of such a call.
-_child_requests: ContextVar[list[AuthConfig] | None] = ContextVar("child_requests", default=None)
+_child_requests: ContextVar[list[_Request] | None] = ContextVar("child_requests", default=None)
 
 
 class SignInService:
@@ -54,6 +70,7 @@ class SignInService:
     Args:
         platforms: the platforms on which a person can sign in.
         client_secrets: secrets of OAuth clients, by client id, for tools whose requests have none.
+        servers: finds where people sign in at MCP servers.
     """
 
     def __init__(
@@ -63,9 +80,11 @@ class SignInService:
         *,
         platforms: Collection[str],
         client_secrets: Mapping[str, str],
+        servers: McpAuthorization | None = None,
     ) -> None:
         self.store = store
         self.pending = pending
+        self.servers = servers
         self.platforms = frozenset(platforms)
         self.client_secrets = dict(client_secrets)
         #: The targets that tools have asked for in this process: by app, agent and tool, and then by credential key.
@@ -98,7 +117,20 @@ class RunCredentials(BaseCredentialService):
         self._person, self._refusal = _find_person(service, speakers)
         self._name = speakers[0].name if speakers else ""
         self._client_secrets = dict(service.client_secrets if service is not None else {})
+        self._requests = dict[str, _Request]()
+        #: Targets by the id of a call in progress, in place of those of their configurations.
+        self._bound = dict[str, SignInTarget]()
         self.secrets = RunSecrets()
+
+    @property
+    def person(self) -> Person | None:
+        return self._person
+
+    def require_service(self) -> SignInService:
+        """Return the service, or raise `SignInError` with the reason why the run acts as nobody."""
+        if self._service is None or self._person is None:
+            raise SignInError(self._refusal)
+        return self._service
 
     async def load_credential(
         self, auth_config: AuthConfig, callback_context: CallbackContext
@@ -108,8 +140,9 @@ class RunCredentials(BaseCredentialService):
         Raises:
             SignInUnavailableError: the token has expired, and the service cannot be reached to refresh it.
         """
+        target = self._bound.get(getattr(callback_context, "function_call_id", None) or "")
         try:
-            target = self._read_target(auth_config)
+            target = target or self.read_target(auth_config)
         except SignInError:
             return None
         credential = await self.get_credential(target)
@@ -126,6 +159,44 @@ class RunCredentials(BaseCredentialService):
         if credential is not None:
             self._hide(credential)
         return credential
+
+    async def refresh(self, target: SignInTarget, rejected: Credential) -> Credential | None:
+        """Return a credential in place of one that the service has rejected; see `CredentialStore.refresh`."""
+        service = self.require_service()
+        assert self._person is not None, "`require_service` has checked it"
+        credential = await service.store.refresh(self._person, self._app, target, rejected=rejected.secret)
+        if credential is not None:
+            self._hide(credential)
+        return credential
+
+    def add_target(self, agent: str, tool: str, target: SignInTarget) -> None:
+        """Remember the target that calls of an agent's tool need."""
+        if self._service is not None:
+            self._service.add_target((self._app, agent, tool), target)
+
+    @contextmanager
+    def bind_target(self, tool_context: ToolContext, target: SignInTarget) -> Iterator[None]:
+        """Within the block, give a call the credential of a target, whatever its tool's configuration says."""
+        call_id = tool_context.function_call_id or ""
+        self._bound[call_id] = target
+        try:
+            yield
+        finally:
+            self._bound.pop(call_id, None)
+
+    def request(self, tool_context: ToolContext, target: SignInTarget, *, needs_consent: bool = False) -> None:
+        """Ask for the credential of a target on behalf of a call, as `ToolContext.request_credential` does.
+
+        ADK's request names no URL: the target is in the vault.
+
+        Args:
+            needs_consent: whether to ask the person even if they have a credential.
+        """
+        added = hashlib.sha256(" ".join(sorted(target.added_scopes)).encode()).hexdigest()
+        key = f"{target.credential_key} {added}" if target.added_scopes else target.credential_key
+        config = AuthConfig(auth_scheme=HTTPBearer(), credential_key=key)
+        self._requests[tool_context.function_call_id or ""] = _Request(config, target, needs_consent)
+        tool_context.request_credential(config)
 
     async def find_account(self, tool: BaseTool, tool_context: ToolContext) -> Account | None:
         """Return the person's accounts that a call may use: all of the app, if it is unknown what the tool needs."""
@@ -154,31 +225,33 @@ class RunCredentials(BaseCredentialService):
     ) -> Any:
         """Run a tool with the person's credentials, and return its result without them.
 
-        A tool that asks for a credential runs again if the person has one. Without one, ADK asks for it, and the run
-        waits for the person.
+        A tool that asks for a credential runs again if the person has one, and once more with a refreshed one. Without
+        one, ADK asks for it, and the run waits for the person.
         """
         requested = tool_context.actions.requested_auth_configs
+        call_id = tool_context.function_call_id or ""
         given = dict[str, Credential]()
-        children = list[AuthConfig]()
+        renewed = set[str]()
+        children = list[_Request]()
         token = _child_requests.set(children) if isinstance(tool, AgentTool) else None
         try:
-            for _ in range(_MAX_TRIES):
+            while True:
                 injected = await self._inject(tool, tool_context, given)
                 result = await run(args=args, tool_context=tool_context)
                 for key in injected:
                     tool_context.actions.state_delta.pop(key, None)
                 if children and isinstance(tool_context.session, StoredSession):
-                    requested[tool_context.function_call_id or ""] = children.pop()
+                    self._requests[call_id] = children.pop()
+                    requested[call_id] = self._requests[call_id].config
                 if not requested:
                     break
                 (config,) = requested.values()
-                target = self._read_target(config, tool)
-                if not await self._renew(tool, tool_context, target, given):
-                    await self._ask(tool, tool_context, config, target)
+                known = self._requests.pop(call_id, None)
+                request = replace(known, config=config) if known else _Request(config, self.read_target(config, tool))
+                if not await self._renew(tool, tool_context, request, given, renewed):
+                    await self._ask(tool, tool_context, request)
                     break
                 requested.clear()
-            else:
-                raise SignInError(f"{target.label} refuses the credential")
         except (SignInError, SignInUnavailableError) as error:
             requested.clear()
             result = {"error": f"{tool.name} was not called: {error}. Say that it was not done, and why."}
@@ -230,45 +303,59 @@ class RunCredentials(BaseCredentialService):
         )
 
     async def _renew(
-        self, tool: BaseTool, tool_context: ToolContext, target: SignInTarget, given: Mapping[str, Credential]
+        self,
+        tool: BaseTool,
+        tool_context: ToolContext,
+        request: _Request,
+        given: Mapping[str, Credential],
+        renewed: set[str],
     ) -> bool:
         """Return whether a tool that asks for a credential should run again, since there is one that it did not have.
+
+        Args:
+            given: the credentials that the tool had, by credential key.
+            renewed: the keys whose credentials were refreshed for this call.
 
         Raises:
             SignInError: nobody can sign in for this call.
         """
-        if self._service is None or self._person is None:
-            raise SignInError(self._refusal)
-        self._service.add_target((self._app, tool_context.agent_name, tool.name), target)
+        self.require_service()
+        target = request.target
+        self.add_target(tool_context.agent_name, tool.name, target)
+        if request.needs_consent:
+            return False
         had = given.get(target.credential_key)
         if had is None:
             return await self.get_credential(target) is not None
-        renewed = await self._service.store.refresh(self._person, self._app, target, rejected=had.secret)
-        return renewed is not None
+        if target.credential_key in renewed:
+            return False
+        renewed.add(target.credential_key)
+        return await self.refresh(target, had) is not None
 
-    async def _ask(self, tool: BaseTool, tool_context: ToolContext, config: AuthConfig, target: SignInTarget) -> None:
+    async def _ask(self, tool: BaseTool, tool_context: ToolContext, request: _Request) -> None:
         """Prepare a request to the person, which ADK stores after the call.
 
         Raises:
             SignInError: the person cannot be asked for this.
         """
-        assert self._service is not None, "`_renew` has checked it"
-        assert self._person is not None, "`_renew` has checked it"
+        service = self.require_service()
+        assert self._person is not None, "`require_service` has checked it"
+        label = request.target.label
         if not isinstance(tool_context.session, StoredSession):
             if (children := _child_requests.get()) is not None:
-                children.append(config)
-            raise SignInError(f"{target.label} is not connected yet")
-        if self._was_requested(tool_context, target.credential_key):
-            raise SignInError(f"the user has not connected {target.label}, or it does not accept the sign-in")
+                children.append(request)
+            raise SignInError(f"{label} is not connected yet")
+        if self._was_requested(tool_context, request.config.credential_key):
+            raise SignInError(f"the user has not connected {label}, or it does not accept the sign-in")
         call = tool_context.session.id, tool_context.invocation_id, tool_context.function_call_id or ""
-        if not await self._service.pending.put(self._person, *call, target):
+        if not await service.pending.put(self._person, *call, request.target):
             raise SignInError("the user was asked to sign in too often today")
         person = self._person
-        set_credential_owner(config, CredentialOwner(person.platform, person.workspace, person.id, target.label))
+        set_credential_owner(request.config, CredentialOwner(person.platform, person.workspace, person.id, label))
         if tool_context.tool_confirmation is not None:  # see `add_credential_calls`
             tool_context.actions.skip_summarization = True
 
-    def _read_target(self, config: AuthConfig, tool: BaseTool | None = None) -> SignInTarget:
+    def read_target(self, config: AuthConfig, tool: BaseTool | None = None) -> SignInTarget:
         """Return the target of a tool's configuration or request, with the client's secret if it is known.
 
         ADK leaves the secret out of requests, but it is in the tool's own configuration.
@@ -321,8 +408,17 @@ def add_credential_calls(context: InvocationContext, event: Event) -> None:
 
 async def find_account(tool: BaseTool, tool_context: ToolContext) -> Account | None:
     """Return the accounts of the run's person that a call may use."""
-    credentials = tool_context.get_invocation_context().credential_service
-    return await credentials.find_account(tool, tool_context) if isinstance(credentials, RunCredentials) else None
+    credentials = get_run_credentials(tool_context)
+    return None if credentials is None else await credentials.find_account(tool, tool_context)
+
+
+def get_run_credentials(context: ReadonlyContext) -> RunCredentials | None:
+    """Return the credential service of a run.
+
+    ADK 2.13: toolsets get a `ReadonlyContext`, which has no public way to the services of its run.
+    """
+    credentials = context._invocation_context.credential_service
+    return credentials if isinstance(credentials, RunCredentials) else None
 
 
 def add_credentials(tool: BaseTool) -> None:
@@ -332,8 +428,8 @@ def add_credentials(tool: BaseTool) -> None:
         return
 
     async def run_with_credentials(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        credentials = tool_context.get_invocation_context().credential_service
-        if not isinstance(credentials, RunCredentials):
+        credentials = get_run_credentials(tool_context)
+        if credentials is None:
             return await run(args=args, tool_context=tool_context)
         return await credentials.run_tool(tool, run, args, tool_context)
 
@@ -365,7 +461,11 @@ def read_target(config: AuthConfig, client_secrets: Mapping[str, str]) -> SignIn
             label = scheme.description or f"HTTP {scheme.scheme.lower()} authentication"
             return SignInTarget(credential_key=key, kind=CredentialKind(scheme.scheme.lower()), label=label)
         case _:
-            raise SignInError(f"a person cannot sign in by {type(scheme).__name__}")
+            raise SignInError(
+                f"a person cannot sign in by {type(scheme).__name__}: use OAuth2 with the authorization code flow"
+            )
+    if not all(urls[:2]):
+        raise SignInError("its scheme lacks the URL of the authorization or of the token")
     if oauth is None or not oauth.client_id:
         raise SignInError("its OAuth client has no client_id")
     authorization_url, token_url, revocation_url = urls

@@ -13,9 +13,9 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote_plus
@@ -68,6 +68,15 @@ def check_redirect(target: SignInTarget, parameters: Mapping[str, str]) -> str:
     return code
 
 
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """Response of a server, with its whole body."""
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
 class OAuthClient:
     """Client of authorization servers.
 
@@ -96,7 +105,7 @@ class OAuthClient:
             raise SignInError(f"{target.label}: the authorization URL is refused: {error}") from error
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         optional = {
-            "scope": " ".join(target.scopes),
+            "scope": " ".join(dict.fromkeys((*target.scopes, *target.added_scopes))),
             "nonce": nonce,
             "resource": target.resource,
             "audience": target.audience,
@@ -180,27 +189,50 @@ class OAuthClient:
     async def _post(self, target: SignInTarget, address: str, form: Mapping[str, str]) -> tuple[int, bytes]:
         """Send a form with the client's authentication; return the status, which is no redirect, and the body."""
         headers, credentials = _authenticate(target)
+        response = await self.request("POST", address, target.label, headers=headers, data={**form, **credentials})
+        if 300 <= response.status < 400:
+            raise SignInError(f"{target.label}: the answer is a redirect (HTTP {response.status})")
+        return response.status, response.body
+
+    async def request(self, method: str, address: str, label: str, **options: Any) -> HttpAnswer:
+        """Send a request to a URL of another server's choice, and follow no redirect.
+
+        Args:
+            label: the name of the service, for errors.
+            options: those of `aiohttp.ClientSession.request`.
+
+        Raises:
+            SignInError: the URL is not allowed, or the answer is too long.
+            SignInUnavailableError: the server cannot answer now.
+        """
         try:
             url = self._parse_url(address)
             async with (
                 asyncio.timeout(TIMEOUT_SECONDS),
                 open_session(self._is_allowed) as session,
-                session.post(url, data={**form, **credentials}, headers=headers, allow_redirects=False) as response,
+                session.request(method, url, allow_redirects=False, **options) as response,
             ):
                 body = await read_body(response, MAX_BYTES + 1)
         except UrlRefusedError as error:
-            raise SignInError(f"{target.label}: the URL is refused: {error}") from error
+            raise SignInError(f"{label}: the URL is refused: {error}") from error
         except TimeoutError as error:
-            raise SignInUnavailableError(f"{target.label}: no answer within {TIMEOUT_SECONDS:g} s") from error
+            raise SignInUnavailableError(f"{label}: no answer within {TIMEOUT_SECONDS:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error.__cause__, UrlRefusedError):
-                raise SignInError(f"{target.label}: the URL is refused: {error.__cause__}") from error
-            raise SignInUnavailableError(f"{target.label}: no answer ({type(error).__name__})") from error
+                raise SignInError(f"{label}: the URL is refused: {error.__cause__}") from error
+            raise SignInUnavailableError(f"{label}: no answer ({type(error).__name__})") from error
         if response.status >= 500 or response.status in _BUSY_STATUSES:
-            raise SignInUnavailableError(f"{target.label} answered HTTP {response.status}")
-        if len(body) > MAX_BYTES or 300 <= response.status < 400:
-            raise SignInError(f"{target.label}: the answer is too long, or a redirect (HTTP {response.status})")
-        return response.status, body
+            raise SignInUnavailableError(f"{label} answered HTTP {response.status}")
+        if len(body) > MAX_BYTES:
+            raise SignInError(f"{label}: the answer is too long (HTTP {response.status})")
+        return HttpAnswer(response.status, tuple(response.headers.items()), body)
+
+    def check_url(self, address: str, label: str) -> None:
+        """Raise `SignInError` if a URL of another server's choice is not allowed; its host is not resolved."""
+        try:
+            self._parse_url(address)
+        except UrlRefusedError as error:
+            raise SignInError(f"{label}: the URL is refused: {error}") from error
 
     def _parse_url(self, address: str) -> URL:
         """Return a URL of a target, or raise `UrlRefusedError`.

@@ -54,6 +54,8 @@ class SignInTarget:
         credential_key: ADK's key of the credential.
         label: the name of the service for people.
         issuer: the `iss` that the authorization response must have (RFC 9207); empty if the server sends none.
+        added_scopes: scopes that a person is asked for in addition, since a call needed them. They are not in the
+            fingerprint: the new sign-in replaces the former one.
         resource: the URL of the protected resource (RFC 8707); empty for none.
         token_auth_method: RFC 7591's `token_endpoint_auth_method`; without `client_secret` it is `none`.
     """
@@ -68,6 +70,7 @@ class SignInTarget:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scopes: tuple[str, ...] = ()
+    added_scopes: tuple[str, ...] = ()
     resource: str = ""
     audience: str = ""
     token_auth_method: str = "client_secret_basic"  # noqa: S105 - a method, not a secret
@@ -96,7 +99,8 @@ class SignInTarget:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**{**data, "kind": CredentialKind(data["kind"]), "scopes": tuple(data["scopes"])})
+        scopes = {name: tuple(data.get(name, ())) for name in ("scopes", "added_scopes")}
+        return cls(**{**data, **scopes, "kind": CredentialKind(data["kind"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

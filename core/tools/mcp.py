@@ -10,9 +10,9 @@ import os
 import re
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.models import LlmRequest
@@ -42,7 +42,13 @@ _CLOSE_TIMEOUT_SECONDS = 5.0
 _PREFIX_PATTERN = "^(?:[A-Za-z][A-Za-z0-9_]*)?$"
 _PREFIX_RULE = "empty, or a letter with letters, digits and underscores after it"
 
+#: Name of a header (RFC 9110, section 5.6.2).
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+HeaderProvider = Callable[[ReadonlyContext], Awaitable[dict[str, str]]]
 
 
 class McpConfig(BaseModel):
@@ -56,6 +62,9 @@ class McpConfig(BaseModel):
         tools: names of the tools that may be used; None for all.
         prefix: prefix of the tools' names, before an underscore; None for the server's name, empty for no prefix.
         seconds: time limit of the server's start and of each call.
+        auth: `oauth` if each person signs in at the server with their own account.
+        scopes: scopes that a person is asked for; empty for those that the server names.
+        person_headers: header that each person fills with their own value, and the name of the value for people.
         progress: text to show while a tool runs, by tool name without prefix: see `Tool`.
     """
 
@@ -70,6 +79,14 @@ class McpConfig(BaseModel):
     prefix: str | None = Field(default=None, pattern=_PREFIX_PATTERN)
     seconds: float = Field(default=30, gt=0)
     progress: Mapping[str, str] = Field(default_factory=dict)
+    auth: Literal["oauth"] | None = None
+    scopes: tuple[str, ...] = ()
+    person_headers: Mapping[str, str] = Field(default_factory=dict)
+
+    @property
+    def is_personal(self) -> bool:
+        """True if each person uses the server with their own account."""
+        return self.auth is not None or bool(self.person_headers)
 
     @field_validator("env", "headers")
     @classmethod
@@ -86,27 +103,61 @@ class McpConfig(BaseModel):
     def _check_transport(self) -> "McpConfig":
         if bool(self.command) == bool(self.url):
             raise ValueError("it must have either a command or a url")
+        if self.command and self.is_personal:
+            raise ValueError(
+                "a command is one process for all people: write a url for auth or person_headers, or give the process "
+                "one account by env"
+            )
+        if self.auth and self.person_headers:
+            raise ValueError("it must have either auth or person_headers")
+        if self.scopes and not self.auth:
+            raise ValueError('scopes need auth = "oauth"')
         return self
+
+    @field_validator("person_headers")
+    @classmethod
+    def _check_person_headers(cls, values: Mapping[str, str]) -> Mapping[str, str]:
+        if len(values) > 1:
+            raise ValueError("it must have one header: people enter one value")
+        for name, label in values.items():
+            if not _HEADER.fullmatch(name) or not label.strip():
+                raise ValueError('it must be a header and the name of its value: { "X-Api-Key" = "Your API key" }')
+        return values
 
 
 class McpServer(BaseToolset):
     """ADK toolset with the tools of one MCP server, connected at the first use.
+
+    Args:
+        header_provider: returns more headers for the requests of a run.
 
     Attributes:
         is_available: whether the server answered the last request for its tools; True before the first one.
         progress_texts: text to show while a tool runs, by tool name with prefix.
     """
 
-    def __init__(self, name: str, config: McpConfig, *, retry_pause: float = RETRY_PAUSE_SECONDS) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: McpConfig,
+        *,
+        header_provider: HeaderProvider | None = None,
+        retry_pause: float = RETRY_PAUSE_SECONDS,
+    ) -> None:
         super().__init__(tool_name_prefix=name.replace("-", "_") if config.prefix is None else config.prefix)
         self.name = name
+        self.config = config
         self.is_available = True
-        self._config = config
         self._retry_pause = retry_pause
         self._next_try_at = 0.0
-        self._toolset = _create_toolset(config)
+        self._toolset = _create_toolset(config, header_provider)
         prefix = f"{self.tool_name_prefix}_" if self.tool_name_prefix else ""
         self.progress_texts = {f"{prefix}{tool}": line for tool, line in config.progress.items()}
+
+    @property
+    def connection_params(self) -> Any:
+        """ADK's parameters of the connection."""
+        return self._toolset.connection_params
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the server's tools for a model call; none while it is unreachable.
@@ -133,13 +184,13 @@ class McpServer(BaseToolset):
         Raises:
             Exception: any error of the connection or the server; `is_available` stays as it is.
         """
-        async with asyncio.timeout(self._config.seconds):
+        async with asyncio.timeout(self.config.seconds):
             tools: list[BaseTool] = await self._toolset.get_tools(readonly_context)
         if not self.is_available:
             log.info("the MCP server %s is available again", self.name)
         self.is_available = True
         for tool in tools:
-            tool.__dict__["seconds"] = self._config.seconds
+            tool.__dict__["seconds"] = self.config.seconds
         return tools
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
@@ -195,7 +246,7 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
         ) from None
 
 
-def _create_toolset(config: McpConfig) -> "McpToolset":
+def _create_toolset(config: McpConfig, header_provider: HeaderProvider | None) -> "McpToolset":
     from google.adk.tools.mcp_tool import (  # noqa: PLC0415 - an extra
         McpToolset,
         StdioConnectionParams,
@@ -218,6 +269,7 @@ def _create_toolset(config: McpConfig) -> "McpToolset":
         connection_params=parameters,
         tool_filter=None if config.tools is None else list(config.tools),
         tool_list_cache_ttl_seconds=_TOOL_LIST_TTL_SECONDS,
+        header_provider=header_provider,
         errlog=_DISCARD,
     )
 

@@ -9,6 +9,7 @@ import pytest
 from google.adk.agents import LlmAgent
 from google.adk.models import LLMRegistry
 from google.adk.models import registry as adks
+from google.adk.tools.base_toolset import BaseToolset
 
 from core.agents.config import find_env_file
 from core.agents.factory import create_plugins
@@ -18,6 +19,7 @@ from core.errors import SettingsError
 from core.models.adapter import ModelAdapter, register_adapter
 from core.models.selection import ModelRegistry
 from core.models.vendors import VendorSettings
+from core.signin.toolset import SignInToolset
 
 AGENT = "from google.adk.agents import LlmAgent\n"
 PLAIN = f"{AGENT}root_agent = LlmAgent(name='planner', instruction='Plan.')\n"
@@ -170,46 +172,120 @@ def test_a_path_without_an_agent_is_a_settings_error(
     assert fault in str(raised.value)
 
 
-SIGN_IN = f"""{AGENT}from fastapi.openapi.models import APIKey, OAuth2, OAuthFlows
+SIGN_IN = f"""{AGENT}import threading
+from fastapi.openapi.models import APIKey, OAuth2, OAuthFlows
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
-from google.adk.tools.mcp_tool import McpToolset, StreamableHTTPConnectionParams
+from google.adk.auth.auth_schemes import CustomAuthScheme
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
+from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
+from mcp import StdioServerParameters
+
+class Locked(McpToolset):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.lock = threading.Lock()
+
+def http():
+    return StreamableHTTPConnectionParams(url='http://mcp.box.example/mcp')
 
 places = {{'authorizationUrl': 'https://a.example/a', 'tokenUrl': 'https://a.example/t', 'scopes': {{}}}}
 place = {{'tokenUrl': 'https://a.example/t', 'scopes': {{}}}}
 client = AuthCredential(auth_type='oauth2', oauth2=OAuth2Auth(client_id='c', client_secret='s'))
 ready = AuthCredential(auth_type='oauth2', oauth2=OAuth2Auth(client_id='c', client_secret='s', access_token='t'))
 key = AuthCredential(auth_type='apiKey', api_key='k')
-tools = McpToolset(connection_params=StreamableHTTPConnectionParams(url='http://127.0.0.1:1/mcp'), OPTIONS)
-root_agent = LlmAgent(name='root', sub_agents=[LlmAgent(name='reader', tools=[tools])])
+root_agent = LlmAgent(name='root', sub_agents=[LlmAgent(name='reader', tools=[TOOLS])])
 """
 
 BY_USER = "OAuth2(flows=OAuthFlows.model_validate({'authorizationCode': places}))"
 BY_CLIENT = "OAuth2(flows=OAuthFlows.model_validate({'clientCredentials': place}))"
 
 
+BY_PASSWORD = "OAuth2(flows=OAuthFlows.model_validate({'password': place}))"
+HEADER = "APIKey.model_validate({'in': 'header', 'name': 'x'})"
+
+
 @pytest.mark.parametrize(
-    ("options", "is_refused"),
+    ("options", "names"),
     [
-        (f"auth_scheme={BY_USER}, auth_credential=client", True),
-        (f"auth_scheme={BY_USER}", True),
-        (f"auth_scheme={BY_USER}, auth_credential=ready", False),
-        (f"auth_scheme={BY_CLIENT}, auth_credential=client", False),
-        ("auth_scheme=APIKey.model_validate({'in': 'header', 'name': 'x'}), auth_credential=key", False),
-        ("", False),
+        (f"auth_scheme={BY_USER}, auth_credential=client", ["connect_mcp_box_example"]),
+        (f"auth_scheme={BY_USER}, auth_credential=client, tool_name_prefix='box'", ["connect_box"]),
+        (f"auth_scheme={HEADER}", ["connect_mcp_box_example"]),
+        (f"auth_scheme={BY_USER}, auth_credential=ready", []),
+        (f"auth_scheme={BY_CLIENT}, auth_credential=client", []),
+        (f"auth_scheme={HEADER}, auth_credential=key", []),
+        ("", []),
     ],
-    ids=["sign-in", "no credential", "token", "client credentials", "key", "no scheme"],
+    ids=["sign-in", "prefix", "no key", "token", "client credentials", "key", "no scheme"],
 )
-def test_a_toolset_that_needs_a_sign_in_is_a_settings_error(folder: Folder, options: str, is_refused: bool) -> None:
-    place = str(folder(agent__py=SIGN_IN.replace("OPTIONS", options)))
-    if not is_refused:
-        assert load_app(place).name == "brought"
-        return
+async def test_a_toolset_that_needs_a_sign_in_offers_it(folder: Folder, options: str, names: list[str]) -> None:
+    tools = f"McpToolset(connection_params=http(), {options})"
+    app = load_app(str(folder(agent__py=SIGN_IN.replace("TOOLS", tools))))
+    [toolset] = next(agent for agent in list_llm_agents(app) if agent.name == "reader").tools
+    assert isinstance(toolset, BaseToolset)
+    assert isinstance(toolset, SignInToolset) is bool(names)
+    if names:
+        assert toolset.get_auth_config() is None
+        assert [tool.name for tool in await toolset.get_tools()] == names
+
+
+def test_toolsets_of_one_host_have_different_names(folder: Folder) -> None:
+    one = f"McpToolset(connection_params=http(), auth_scheme={HEADER})"
+    app = load_app(str(folder(agent__py=SIGN_IN.replace("TOOLS", f"*[{one}, {one}], *[{one}] * 2"))))
+    names = [tool.connect_name for agent in list_llm_agents(app) for tool in agent.tools]  # type: ignore[union-attr]
+    first = "connect_mcp_box_example"
+    assert names == [first, f"{first}_2", f"{first}_3", f"{first}_3"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "fault"),
+    [
+        (f"McpToolset(connection_params=http(), auth_scheme={BY_USER})", "its OAuth client has no client_id"),
+        (
+            f"McpToolset(connection_params=http(), auth_scheme={BY_PASSWORD}, auth_credential=client)",
+            "use OAuth2 with the authorization code flow",
+        ),
+        (
+            "McpToolset(connection_params=http(), auth_scheme=APIKey.model_validate({'in': 'query', 'name': 'x'}))",
+            "only in a header: write in=header",
+        ),
+        (
+            "McpToolset(connection_params=StdioConnectionParams(server_params=StdioServerParameters(command='x')), "
+            f"auth_scheme={HEADER})",
+            "connect to it by a URL",
+        ),
+        (
+            f"Locked(connection_params=http(), auth_scheme={HEADER})",
+            "it cannot be copied for each person: cannot pickle '_thread.lock' object",
+        ),
+        ("McpToolset(connection_params=http(), auth_scheme=CustomAuthScheme(type='own'))", "use OAuth2"),
+        (
+            "AuthenticatedFunctionTool(func=print, auth_config=AuthConfig(auth_scheme=CustomAuthScheme(type='own')))",
+            "use OAuth2",
+        ),
+    ],
+    ids=["no client", "password", "query", "stdio", "locked", "custom", "custom of a tool"],
+)
+def test_a_sign_in_that_nobody_can_complete_is_a_settings_error(folder: Folder, tools: str, fault: str) -> None:
+    place = str(folder(agent__py=SIGN_IN.replace("TOOLS", tools)))
     with pytest.raises(SettingsError) as raised:
         load_app(place)
-    assert raised.value.faults == (
-        f"AGENT={place}: the agent reader: McpToolset needs a user's sign-in, which is not supported yet: "
-        "give it a credential that needs none, or remove it",
+    (line,) = raised.value.faults
+    assert line.startswith(f"AGENT={place}: the agent reader: ")
+    assert line.endswith(fault)
+
+
+def test_a_node_that_needs_a_sign_in_is_a_settings_error(folder: Folder) -> None:
+    node = (
+        "\nfrom google.adk.workflow import FunctionNode, START, Workflow"
+        "\ndef work(): pass"
+        f"\nscheme = {BY_USER}"
+        "\nconfig = AuthConfig(auth_scheme=scheme, raw_auth_credential=client)"
+        "\nnode = FunctionNode(func=work, rerun_on_resume=True, auth_config=config)"
+        "\nroot_agent = Workflow(name='root', edges=[(START, node)])"
     )
+    with pytest.raises(SettingsError, match="the node work has an auth_config: let an agent's tool request"):
+        load_app(str(folder(agent__py=SIGN_IN.replace("TOOLS", "") + node)))
 
 
 @pytest.mark.parametrize("package", ["core", "bot", "channels", "chatrig", "tests"])

@@ -41,11 +41,11 @@ class Provider:
         }
         return SignInTarget(**{**values, **changes})
 
-    async def sign_in(self, target: SignInTarget, user: str = "ada") -> Credential:
+    async def sign_in(self, target: SignInTarget, user: str = "ada", *, redirect_uri: str = CALLBACK) -> Credential:
         verifier = new_verifier()
-        url = self.oauth.create_authorization_url(target, redirect_uri=CALLBACK, state="s", verifier=verifier)
+        url = self.oauth.create_authorization_url(target, redirect_uri=redirect_uri, state="s", verifier=verifier)
         code = check_redirect(target, read_query(await self.server.sign_in(user, url)))
-        return await self.oauth.exchange_code(target, code=code, redirect_uri=CALLBACK, verifier=verifier)
+        return await self.oauth.exchange_code(target, code=code, redirect_uri=redirect_uri, verifier=verifier)
 
     async def get_user(self, credential: Credential) -> str:
         """Return the name of the user whose access token a credential has; the HTTP status if it is not valid."""

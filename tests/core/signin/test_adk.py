@@ -34,6 +34,7 @@ from core.sessions.artifacts import ArtifactService
 from core.sessions.service import SessionService
 from core.signin.adk import SignInService, read_target
 from core.signin.credentials import CredentialStore
+from core.signin.mcp import McpAuthorization
 from core.signin.pending import PendingSignIns
 from core.signin.target import Credential, CredentialKind, Person
 from core.store.database import Database
@@ -156,6 +157,7 @@ class Bot:
         self.vault = Vault(database, KEY)
         self.store = CredentialStore(database, self.vault, provider.oauth)
         self.pending = PendingSignIns(self.vault, seconds=1000)
+        self.servers: McpAuthorization | None = None
         self.provider = provider
         self._stack = stack
         self._folder = folder
@@ -164,7 +166,9 @@ class Bot:
     def create(self, tools: Sequence[Any], *answers: Answer, is_on: bool = True) -> Conversation:
         """Start an agent with tools, whose model gives these answers."""
         secrets = {client.id: client.secret for client in self.provider.server.clients.values()}
-        sign_ins = SignInService(self.store, self.pending, platforms=("slack",), client_secrets=secrets)
+        sign_ins = SignInService(
+            self.store, self.pending, platforms=("slack",), client_secrets=secrets, servers=self.servers
+        )
         root = LlmAgent(name="root", model=adapter(ScriptedProvider(*answers)), tools=list(tools))
         app = App(name="asks", root_agent=root, plugins=create_plugins(ToolCallLog(self.database)))
         sessions = SessionService(self.database, TokenCounter(self._folder))

@@ -72,6 +72,14 @@ def load(tmp_path: Path) -> Load:
         ("[x]\ncommand='a'\nseconds=0", "[x.seconds] it must be more than 0 (it is 0)"),
         ("[x]\ncommand='a'\nwords=1", "[x.words] there is no such key: write one of command, args"),
         ("x=1", "[x] it must be a table"),
+        ("[x]\ncommand='a'\nauth='oauth'", "[x] a command is one process for all people: write a url"),
+        ("[x]\ncommand='a'\nperson_headers={K='Key'}", "[x] a command is one process for all people: write a url"),
+        ("[x]\nurl='u'\nauth='basic'", "[x.auth] it must be 'oauth'"),
+        ("[x]\nurl='u'\nauth='oauth'\nperson_headers={K='Key'}", "[x] it must have either auth or person_headers"),
+        ("[x]\nurl='u'\nscopes=['a']", '[x] scopes need auth = "oauth"'),
+        ("[x]\nurl='u'\nperson_headers={A='a', B='b'}", "[x.person_headers] it must have one header"),
+        ("[x]\nurl='u'\nperson_headers={'A:'='a'}", "[x.person_headers] it must be a header and the name of its value"),
+        ("[x]\nurl='u'\nperson_headers={A=' '}", "[x.person_headers] it must be a header and the name of its value"),
         ("[x]\ncommand='a'\nenv={K='${NO_SUCH_WORD}'}", "[x.env] names the variable NO_SUCH_WORD, which is not set"),
     ],
 )
@@ -145,11 +153,11 @@ async def test_a_failed_server_ends_no_turn_and_restarts(
     pid = int(next(re.finditer(r"\[redacted\] (\d+)", list_results(provider)[0]))[1])
     if end == "is killed":
         asyncio.get_running_loop().call_later(0.5, os.kill, pid, signal.SIGKILL)
-    patient = server._config
+    patient = server.config
     if end == "hangs":
-        server._config = patient.model_copy(update={"seconds": 5.0})
+        server.config = patient.model_copy(update={"seconds": 5.0})
     assert await conversation.reply("Do it.") == "It failed."
-    server._config = patient
+    server.config = patient
     assert "failed" in list_results(provider)[0]
     assert await conversation.reply("Add.") == "3."
     assert "3" in list_results(provider)[0]
@@ -161,7 +169,7 @@ async def test_a_server_that_does_not_start_is_logged_and_reported_to_the_model(
     script = tmp_path / "tries.py"
     pytest.importorskip("mcp")
     [config] = load(stdio_config(script, "seconds = 60"))
-    server = McpServer("tries", config._config, retry_pause=0)
+    server = McpServer("tries", config.config, retry_pause=0)
     provider = ScriptedProvider("I have no tools.", "I have.")
     conversation = await start_conversation(converse, server, provider)
     with caplog.at_level(logging.INFO, "core.tools.mcp"):
