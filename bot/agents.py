@@ -24,6 +24,7 @@ from core.models.selection import ModelRegistry
 from core.models.vendors import can_call_tools
 from core.sessions.agent_routing import AgentProfile, AgentRouter
 from core.sessions.history_summary import SummaryModelFactory
+from core.signin.toolset import wrap_server
 from core.tools.call_log import ToolCallLog
 from core.tools.mcp import load_servers
 from core.tools.tool import load_tools
@@ -157,10 +158,21 @@ def _make_built_in_app(
     file = settings.mcp_file if table.mcp is None else table.mcp
     is_asked_for = table.mcp is not None or "mcp_file" in settings.model_fields_set
     if file.name and (is_asked_for or file.exists()):
-        tools += load_servers(file, dotenv_values(".env"))
+        tools += _load_servers(settings, file)
     return create_app(
         config, model=registry.make_adapter(table.model or registry.default), tools=tools, plugins=plugins
     )
+
+
+def _load_servers(settings: Settings, file: Path) -> list[BaseToolset]:
+    """Return the toolsets of MCP servers, some of which people use with their own accounts."""
+    servers = load_servers(file, dotenv_values(".env"))
+    personal = [server.name for server in servers if server.config.is_personal]
+    if personal and (missing := settings.describe_missing_sign_in()):
+        raise SettingsError(
+            *(f"MCP_FILE={file}: [{name}] people sign in at this server: set {missing}" for name in personal)
+        )
+    return [wrap_server(server) if server.config.is_personal else server for server in servers]
 
 
 def select_summary_model(settings: Settings, agent_set: AgentSet, registry: ModelRegistry) -> SummaryModelFactory:

@@ -45,6 +45,7 @@ from core.privacy.vault import Vault
 from core.signin.adk import SignInService
 from core.signin.browser import SignInFlow
 from core.signin.credentials import CredentialStore
+from core.signin.mcp import McpAuthorization
 from core.signin.oauth import OAuthClient
 from core.signin.pending import PendingSignIns
 from core.store.database import Database
@@ -134,7 +135,9 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
         hooks = HookRoutes(bot.hooks, HookStore(bot.database, bot.triggered.wake), health)
         tickets = TicketRoutes(bot.jobs.store, health)
         platform_routes = (route for adapter in bot.adapters for route in adapter.routes)
-        sign_ins = bot.sign_in_flow and SignInRoutes(bot.sign_in_flow, bot.request_messages.start_update, health)
+        sign_ins = bot.sign_in_flow and SignInRoutes(
+            bot.sign_in_flow, bot.request_messages.start_update, health, public_url=settings.public_url or ""
+        )
         server.add_routes([*hooks.routes, *tickets.routes, *(sign_ins.routes if sign_ins else ()), *platform_routes])
         if metrics is not None:
             platforms = bot.platforms.values()
@@ -339,11 +342,18 @@ async def _watch_jobs(jobs: JobRunner) -> AsyncIterator[None]:
 def _make_sign_in_service(settings: Settings, database: Database, stack: AsyncExitStack) -> SignInService:
     """Return the credentials of people, which `stack` closes; nobody can sign in if no platform has its settings."""
     vault = Vault(database, settings.encryption_key)
-    store = CredentialStore(database, vault, OAuthClient(allows_private_hosts=settings.is_local))
+    oauth = OAuthClient(allows_private_hosts=settings.is_local)
+    store = CredentialStore(database, vault, oauth)
     stack.push_async_callback(store.aclose)
     pending = PendingSignIns(vault, seconds=2 * settings.approval_hours * HOUR_SECONDS)
     secrets = {id_: secret.get_secret_value() for id_, secret in settings.sign_in_client_secrets.items()}
-    return SignInService(store, pending, platforms=settings.sign_in_platforms, client_secrets=secrets)
+    return SignInService(
+        store,
+        pending,
+        platforms=settings.sign_in_platforms,
+        client_secrets=secrets,
+        servers=McpAuthorization(oauth, vault, public_url=settings.public_url or ""),
+    )
 
 
 def _make_sign_in_flow(

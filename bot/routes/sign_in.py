@@ -46,6 +46,7 @@ from core.signin.browser import (
     Redirect,
     SignInFlow,
 )
+from core.signin.mcp import CLIENT_DOCUMENT_PATH, create_client_document
 from core.signin.oauth import OAuthClient
 from core.signin.target import CredentialKind
 from core.tools.human_requests import HumanRequest
@@ -112,10 +113,14 @@ class SignInRoutes:
 
     Args:
         show: called with each decided request, to update its message in the chat.
+        public_url: the address of the process for browsers, without a slash at its end.
     """
 
-    def __init__(self, flow: SignInFlow, show: Callable[[HumanRequest], object], health: HealthMonitor) -> None:
+    def __init__(
+        self, flow: SignInFlow, show: Callable[[HumanRequest], object], health: HealthMonitor, *, public_url: str
+    ) -> None:
         self._flow = flow
+        self._client_document = create_client_document(public_url)
         self._show = show
         self._health = health
 
@@ -128,7 +133,12 @@ class SignInRoutes:
             web.get(IDENTITY_PATH, partial(self._respond, self._confirm_identity), allow_head=False),
             web.get(CALLBACK_PATH, partial(self._respond, self._finish), allow_head=False),
             web.post(CREDENTIAL_PATH, partial(self._respond, self._submit_form)),
+            web.get(CLIENT_DOCUMENT_PATH, self._show_client_document),
         ]
+
+    async def _show_client_document(self, _: web.Request) -> web.Response:
+        """Tell authorization servers of MCP servers which redirect URI the bot has."""
+        return web.json_response(self._client_document, headers={"X-Content-Type-Options": "nosniff"})
 
     async def _respond(self, handle: _Handler, request: web.Request) -> web.Response:
         say = _get_messages(request)

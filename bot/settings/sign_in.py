@@ -42,6 +42,15 @@ class SignInSection(AccessSection, MonitoringSection):
         """Names of the platforms whose people can connect accounts."""
         return tuple(name for name, missing in self.find_missing_sign_in_settings() if not missing)
 
+    def describe_missing_sign_in(self) -> str:
+        """Return the settings without which nobody can connect an account; empty if somebody can."""
+        if self.sign_in_platforms:
+            return ""
+        found = [name for _, missing in self.find_missing_sign_in_settings() for name in missing]
+        return ", ".join(dict.fromkeys(found)) or (
+            "PUBLIC_URL, SECRET_KEY, and SLACK_SIGN_IN_CLIENT_ID with its secret or DISCORD_CLIENT_SECRET"
+        )
+
     def find_missing_sign_in_settings(self) -> Iterator[tuple[str, list[str]]]:
         """Yield each platform that is set up and has a setting of sign-ins, with what is missing for them."""
         common = []

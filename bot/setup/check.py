@@ -24,6 +24,7 @@ from core.errors import ParleyError, SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.selection import ModelRegistry
 from core.models.tokens import has_vocabulary
+from core.signin.toolset import SignInToolset
 from core.tools.mcp import McpServer
 from core.turns.automation.tickets import TICKETS_PATH
 
@@ -148,6 +149,8 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
                     findings.append(await _check_mcp_server(server))
+                if isinstance(server, SignInToolset):
+                    findings += make_success(f"MCP server {server.name}: each person connects their own account")
             await AgentRuntime(app, InMemorySessionService()).aclose()
     finally:
         await registry.aclose()

@@ -218,7 +218,7 @@ async def setup(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             vault, requests, pending, credentials, oauth=oauth, identities={request.param: identity}, public_url=url
         )
         shown = list[HumanRequest]()
-        server.add_routes(SignInRoutes(flow, shown.append, HealthMonitor()).routes)
+        server.add_routes(SignInRoutes(flow, shown.append, HealthMonitor(), public_url=url).routes)
         session = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()))
         setup = Setup(
             url,
@@ -253,6 +253,13 @@ async def test_a_person_signs_in_once(setup: Setup, caplog: pytest.LogCaptureFix
     assert [(request.id, request.verdict) for request in setup.shown] == [(setup.request_id, "connected")]
     assert (await setup.ada.open(callback)).status == 410
     assert await setup.find_credential() == credential
+
+
+async def test_authorization_servers_read_the_client_document(setup: Setup) -> None:
+    target = replace(setup.target, client_id=f"{setup.url}/oauth/client.json", client_secret="")
+    await setup.ask_for(target)
+    page = await setup.ada.open(await setup.consent(setup.ada))
+    assert "Calendar is connected" in page.text
 
 
 async def test_a_forwarded_link_connects_nobody(setup: Setup) -> None:

@@ -227,3 +227,26 @@ async def test_check_tries_the_clients_of_sign_ins(monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv("SLACK_SIGN_IN_CLIENT_SECRET")
         (result, _) = await list_sign_in_results(monkeypatch)
         assert result.line == "sign-in on Slack is off: set SLACK_SIGN_IN_CLIENT_SECRET"
+
+
+async def test_servers_at_which_people_sign_in_need_its_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    servers = "[box]\nurl='https://box.example/mcp'\nauth='oauth'\n[key]\nurl='http://k'\nperson_headers={K='Key'}"
+    (tmp_path / "mcp.toml").write_text(servers)
+
+    async def list_lines(**variables: str) -> list[str]:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        return [str(result) async for result in run_checks() if "people sign in" in result.line or "own" in result.line]
+
+    fault = "FAIL MCP_FILE=mcp.toml: [{}] people sign in at this server: set "
+    everything = "PUBLIC_URL, SECRET_KEY, and SLACK_SIGN_IN_CLIENT_ID with its secret or DISCORD_CLIENT_SECRET"
+    assert await list_lines(MODEL="openai/small", OPENAI_BASE_URL="http://127.0.0.1:9") == [
+        fault.format(name) + everything for name in ("box", "key")
+    ]
+    discord = {"DISCORD_BOT_TOKEN": "MTIzNDU2Nzg5MDEyMzQ1Njc4.x.y", "DISCORD_CLIENT_SECRET": "secret"}
+    assert await list_lines(**discord) == [fault.format(name) + "PUBLIC_URL, SECRET_KEY" for name in ("box", "key")]
+    ready = await list_lines(PUBLIC_URL="https://bot.example", SECRET_KEY="0123456789abcdef" * 4)
+    assert ready == [f"ok   MCP server {name}: each person connects their own account" for name in ("box", "key")]

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from http.cookies import SimpleCookie
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -68,11 +69,23 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-def run(start: StartBot, simulator: Any, service: OAuthServer) -> AbstractAsyncContextManager[Chat]:
-    """Return the bot with sign-in and a tool that needs it."""
+def settings(simulator: Any) -> dict[str, Any]:
+    """Settings with which people of the platform can connect accounts."""
     url = f"http://127.0.0.1:{(port := find_free_port())}"
-    client = service.register_client(f"{url}/sign-in/callback")
     simulator.oauth.redirect_urls.add(f"{url}/sign-in/identity")
+    settings: dict[str, Any] = {"public_url": url, "port": port, "secret_key": "0123456789abcdef" * 4}
+    if isinstance(simulator, SlackSimulator):
+        settings["slack_sign_in_client_id"] = simulator.oauth.client_id
+        settings["slack_sign_in_client_secret"] = simulator.oauth.client_secret
+    else:
+        settings["discord_client_secret"] = simulator.oauth.client_secret
+    return settings
+
+
+@pytest.fixture
+def run(start: StartBot, settings: dict[str, Any], service: OAuthServer) -> AbstractAsyncContextManager[Chat]:
+    """Return the bot with sign-in and a tool that needs it."""
+    client = service.register_client(f"{settings['public_url']}/sign-in/callback")
     flow = OAuthFlowAuthorizationCode(
         authorizationUrl=f"{service.url}/authorize", tokenUrl=f"{service.url}/token", scopes={"calendar": "Read it"}
     )
@@ -83,16 +96,9 @@ def run(start: StartBot, simulator: Any, service: OAuthServer) -> AbstractAsyncC
         ),
     )
     calendar["url"] = f"{service.url}/calendar"
-    app = simulator.oauth.client_id, simulator.oauth.client_secret
-    settings: dict[str, Any] = {"discord_client_secret": app[1]}
-    if isinstance(simulator, SlackSimulator):
-        settings = {"slack_sign_in_client_id": app[0], "slack_sign_in_client_secret": app[1]}
     return start(
         answer,
         **settings,
-        public_url=url,
-        port=port,
-        secret_key="0123456789abcdef" * 4,
         sign_in_client_secrets={client.id: client.secret},
         tools=("tests.scenarios.requests.test_sign_in:list_events",),
     )
@@ -140,3 +146,32 @@ async def test_a_tool_gets_the_account_that_its_person_connects(
 
         await chat.say("again?", user="ada")
         await wait_for_texts(chat, lambda found: len([text for text in found if "Result: " in text]) == 2)
+
+
+def answer_by_server(request: ReceivedRequest) -> Any:
+    """Connect the server of the calendar, or list its events."""
+    if any("Meeting of" in str(result.content) for result in request.tool_results):
+        return f"Result: {request.tool_results[-1].content}"
+    return CallTool("connect_box" if "connect_box" in request.tools else "box_list_events")
+
+
+async def test_an_mcp_server_gets_the_account_that_its_person_connects(
+    start: StartBot,
+    settings: dict[str, Any],
+    simulator: Any,
+    service: OAuthServer,
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "servers.toml").write_text(f'[box]\nurl = "{service.mcp_url}"\nauth = "oauth"\n')
+    async with start(answer_by_server, **settings, mcp_file=tmp_path / "servers.toml") as chat:
+        await chat.say("my events?")
+        await chat.simulator.wait_for(lambda: any(words.CONNECT in labels for labels in list_buttons(chat)))
+        _, platform_url = await browser.open(await get_link(chat), "POST")
+        _, service_url = await browser.open(await simulator.sign_in("ada", platform_url))
+        status, page = await browser.open(await service.sign_in("ada", service_url))
+        assert (status, "is connected" in page) == (200, True), page
+        await wait_for_texts(chat, lambda found: any("Meeting of ada" in text for text in found))
+    assert [client.redirect_uris for client in service.clients.values()] == [
+        (f"{settings['public_url']}/sign-in/callback",)
+    ]
