@@ -170,13 +170,14 @@ async def test_files_and_embeds_are_shown_as_text(
 ) -> None:
     view = discord.ui.View()
     view.add_item(discord.ui.Button(label="Stop", custom_id="stop"))
+    view.add_item(discord.ui.Button(label="Read", url="https://a.example/"))
     embed = discord.Embed(title="Weather", description="**fine**")
     await run_lines(session, "/channel general")
     await discord_bot.get_simulator_channel(server, "general").send("Look", embed=embed, view=view)
     await server.post_message("grace", "general", "", files={"a.txt": b"a"})
     look, file = session.platform.list_messages(session.place, session.user)
     assert look.markdown == "Look\n\nWeather\n\n**fine**"
-    assert look.plain_text == "Look\nWeather\n**fine**\n[ Stop ]"
+    assert look.plain_text == "Look\nWeather\n**fine**\nRead: https://a.example/\n[ Stop ]"
     assert file.plain_text == "[file a.txt]"
 
 

@@ -46,6 +46,17 @@ async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSimulator, bot
     )
 
 
+async def test_a_link_button_shows_its_address(slack: SlackSimulator, bot: SlackSdkBot) -> None:
+    text = {"type": "plain_text", "text": "Read"}
+    button = {"type": "button", "action_id": "read", "text": text, "url": "https://a.example/"}
+    await bot.web.chat_postMessage(channel="general", text="Look", blocks=[{"type": "actions", "elements": [button]}])
+    session = ChatSession(SlackPlatform(slack))
+    place = next(place for place in session.platform.channels if "general" in place.name)
+    (message,) = session.platform.list_messages(place, session.user)
+    assert (message.links, message.buttons) == ({"Read": "https://a.example/"}, {"Read": "read"})
+    assert message.plain_text.endswith("Read: https://a.example/\n[ Read ]")
+
+
 async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSimulator, bot: SlackSdkBot) -> None:
     session = ChatSession(SlackPlatform(slack))
     slack.shortcuts = {"Ask about this": "ask"}

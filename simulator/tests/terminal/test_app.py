@@ -239,6 +239,14 @@ async def test_a_slash_command_has_an_ephemeral_answer(screen: Screen, bot: Slac
     await wait_until_hidden(screen, "We start over.")
 
 
+async def test_the_address_of_a_link_button_is_shown(screen: Screen, bot: SlackSdkBot) -> None:
+    button = {"type": "button", "action_id": "read", "url": "https://a.example/"}
+    blocks = [{"type": "actions", "elements": [{**button, "text": {"type": "plain_text", "text": "Read"}}]}]
+    await run_line(screen, "/channel general")
+    await bot.web.chat_postMessage(channel="general", text="Look", blocks=blocks)
+    await wait_for_texts(screen, "Read: https://a.example/", "[ Read ]")
+
+
 async def test_slack_refuses_a_slash_command_in_a_thread(screen: Screen, slack: SlackSimulator) -> None:
     await slack.post_message("grace", "general", "who knows?")
     await run_line(screen, "/channel general")

@@ -294,7 +294,9 @@ class DiscordPlatform:
             ),
             plain_text=self._thinking_text
             if message.loading
-            else _plain_text(_visible_content(message), names, message.buttons, menus),
+            else _plain_text(
+                _visible_content(message), names, message.buttons, menus, updates.format_links(message.links)
+            ),
             thread=_thread_id(message),
             revision=len(message.versions) - 1,
             is_edited=message.edited,
@@ -305,6 +307,7 @@ class DiscordPlatform:
             reply_count=len(newest),
             newest_reply=newest[-1] if newest else None,
             buttons=message.buttons,
+            links=message.links,
             menus=menus,
             has_files=bool(message.content.attachments),
         )
@@ -340,10 +343,14 @@ def _thread_id(message: DiscordMessage) -> str | None:
 
 
 def _plain_text(
-    content: DiscordContent, names: Mapping[str, str], buttons: Iterable[str] = (), menus: Iterable[ClientField] = ()
+    content: DiscordContent,
+    names: Mapping[str, str],
+    buttons: Iterable[str] = (),
+    menus: Iterable[ClientField] = (),
+    links: Iterable[str] = (),
 ) -> str:
     text = "\n".join(filter(None, (replace_ids(text, names) for text in (content.text, *_list_texts(content)))))
-    return updates.append_extras(text, (attachment.name for attachment in content.attachments), buttons, menus)
+    return updates.append_extras(text, (file.name for file in content.attachments), buttons, menus, links)
 
 
 def _list_texts(content: DiscordContent) -> list[str]:

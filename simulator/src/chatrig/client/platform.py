@@ -79,6 +79,7 @@ class ClientMessage:
         reply_count: the number of replies in the message's own thread.
         newest_reply: the newest message in that thread; None without replies.
         buttons: the platform's button ids by label.
+        links: the addresses of link buttons by label. Slack's are in `buttons`, too: the app learns of a click.
         menus: the menus and pickers.
     """
 
@@ -100,6 +101,7 @@ class ClientMessage:
     reply_count: int = 0
     newest_reply: "ClientMessage | None" = None
     buttons: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
     menus: tuple[ClientField, ...] = ()
     has_files: bool = False
 

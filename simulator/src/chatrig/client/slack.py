@@ -242,6 +242,11 @@ class SlackPlatform:
             person: the user for whom the message is shown: see `SlackMessage.version_for`; None for the newest version.
         """
         converted_replies = [self._convert_message(reply, (), person) for reply in replies]
+        links = {
+            control.label: str(control.element["url"])
+            for _, control in list_buttons(self._slack, message)
+            if control.element.get("url")
+        }
         version = message.versions[-1] if person is None else message.version_for(person.id)
         author = message.username or self._names_by_id.get(message.user or "", message.bot_id or "")
         menus = list_menus(self._slack, message, person.id if person else None)
@@ -261,6 +266,7 @@ class SlackPlatform:
                 (file.name for file in message.files),
                 (control.label for _, control in list_buttons(self._slack, message)),
                 menus,
+                updates.format_links(links),
             ),
             thread=message.thread_ts if message.is_thread_reply else None,
             is_broadcast=message.is_thread_reply and message.is_in_channel,
@@ -274,6 +280,7 @@ class SlackPlatform:
             reply_count=len(converted_replies),
             newest_reply=converted_replies[-1] if converted_replies else None,
             buttons=self._buttons(message),
+            links=links,
             menus=menus,
             has_files=bool(message.files),
         )

@@ -102,8 +102,14 @@ class MarkdownCache:
         return text
 
 
-def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus: Iterable[ClientField] = ()) -> str:
-    """Return a text with a line per file and menu, and a line with all button labels.
+def append_extras(
+    text: str,
+    files: Iterable[str],
+    buttons: Iterable[str],
+    menus: Iterable[ClientField] = (),
+    links: Iterable[str] = (),
+) -> str:
+    """Return a text with a line per file, menu and link, and a line with all button labels.
 
     An empty text and missing buttons have no line; without any part the result is "".
 
@@ -111,9 +117,16 @@ def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus
         files: names of the files.
         buttons: labels of the buttons.
         menus: menus, shown as `format_menu` returns them.
+        links: the lines of link buttons: see `format_links`.
     """
     named = [f"[file {name}]" for name in files]
-    return "\n".join(filter(None, [text, *named, *map(format_menu, menus), _format_buttons(buttons)]))
+    extras = [*named, *map(format_menu, menus), *links, _format_buttons(buttons)]
+    return "\n".join(filter(None, [text, *extras]))
+
+
+def format_links(links: Mapping[str, str]) -> list[str]:
+    """Return link buttons as lines, such as `Open: https://example.com`."""
+    return [f"{label}: {url}" for label, url in links.items()]
 
 
 def create_thread_name(message: ClientMessage) -> str:

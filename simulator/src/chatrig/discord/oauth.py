@@ -90,7 +90,7 @@ class DiscordOAuth:
             return self.approve(url, find_named("user", name, people, {})) if name else self.deny(url)
 
         async def handle(request: web.Request) -> web.Response:
-            return await respond_to_browser(request, people, approve)
+            return await respond_to_browser(request, "Discord", people, approve)
 
         router.add_get("/oauth2/authorize", handle)
 

@@ -114,7 +114,7 @@ def read_client_credentials(authorization: str, values: Mapping[str, Any]) -> tu
 
 
 async def respond_to_browser(
-    request: web.Request, users: Iterable[str], approve: Callable[[str, str], Awaitable[str]]
+    request: web.Request, provider: str, users: Iterable[str], approve: Callable[[str, str], Awaitable[str]]
 ) -> web.Response:
     """Respond to a browser at an authorization endpoint.
 
@@ -122,6 +122,7 @@ async def respond_to_browser(
     `USER_PARAMETER`. A request that must not be redirected is HTTP 400.
 
     Args:
+        provider: the name of the service that the users sign in with.
         users: the names of the users.
         approve: returns the redirect for a user's name ("" to deny) and the authorization URL; raises `ValueError` for
             a request that must not be redirected.
@@ -133,7 +134,12 @@ async def respond_to_browser(
             for user, label in choices.items()
         )
         client = escape(request.query.get("client_id", ""))
-        page = f"<!doctype html><title>Sign in</title><h1>Sign in to {client}</h1><ul>{''.join(links)}</ul>"
+        page = (
+            '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f"<title>Sign in with {provider}</title><body style='font: 16px/1.6 system-ui; margin: 10vh auto; "
+            f"width: 24rem'><h1>Sign in with {provider}</h1><p>The client {client} asks for it. Choose the user:</p>"
+            f"<ul>{''.join(links)}</ul></html>"
+        )
         return web.Response(text=page, content_type="text/html", headers={"Referrer-Policy": "no-referrer"})
     url = str(request.url.without_query_params(USER_PARAMETER))
     try:

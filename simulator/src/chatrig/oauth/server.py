@@ -256,7 +256,7 @@ class OAuthServer:
         async def approve(user: str, url: str) -> str:
             return await (self.sign_in(user, url) if user else self.deny(url))
 
-        return await respond_to_browser(request, self.users, approve)
+        return await respond_to_browser(request, "the local provider", self.users, approve)
 
     async def _handle_register(self, request: web.Request) -> web.Response:
         try:

@@ -197,4 +197,5 @@ def _create_button_view(id_: str, control: BlockControl) -> Json:
         "accessibility_label": control.accessibility_label,
         "style": str(control.element.get("style") or "plain"),
         "emoji": thumb,
+        "url": control.element.get("url"),
     }

@@ -89,7 +89,7 @@ class OpenIDMethods:
             return self.approve(url, api.workspace, find_named("user", name, people, {})) if name else self.deny(url)
 
         async def handle_authorize(request: web.Request) -> web.Response:
-            return await respond_to_browser(request, people, approve)
+            return await respond_to_browser(request, "Slack", people, approve)
 
         async def handle_keys(_: web.Request) -> web.Response:
             key = {**self._load_key().as_dict(private=False), "use": "sig", "alg": "RS256"}

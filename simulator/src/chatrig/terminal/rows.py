@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.widgets import ListItem, Static
 
 from chatrig.client.platform import ClientMessage, shorten_text
+from chatrig.client.updates import format_links
 
 #: Characters of a quoted message.
 MAX_QUOTE_LENGTH = 60
@@ -79,6 +80,7 @@ def _render_message(message: ClientMessage) -> list[RenderableType]:
     parts: list[RenderableType] = [head, Markdown(message.markdown, hyperlinks=False)]
     if (replied := message.reply_to) is not None:
         parts.insert(0, Text(f"╭ {replied.author}: {shorten_text(replied.plain_text, MAX_QUOTE_LENGTH)}", style="dim"))
+    parts += map(Text, format_links(message.links))
     if controls := _render_controls(message):
         parts.append(Text(" ").join(controls))
     if message.reactions:

@@ -283,6 +283,12 @@ class DiscordMessage:
         return {part["label"]: part["custom_id"] for part in parts if part.get("label") and "custom_id" in part}
 
     @property
+    def links(self) -> dict[str, str]:
+        """Addresses of the message's link buttons by label."""
+        buttons = (part for part in iterate_components(self.content.components) if part.get("type") == 2)
+        return {part["label"]: part["url"] for part in buttons if part.get("label") and part.get("url")}
+
+    @property
     def pings(self) -> frozenset[str]:
         """Ids of the users and roles that any version of the text pings.
 

@@ -99,13 +99,16 @@ function renderFile(file) {
 
 function renderControl(control, id, sendAction) {
   if (control.style === "menu") return renderMessageMenu(control, id, (values) => sendAction("select_values", { message: id, menu: control.id, values }));
-  if (control.url) return h("a", { class: "button link", href: /^https?:/.test(control.url) ? control.url : null, target: "_blank", rel: "noopener noreferrer" }, control.label);
   const handleClick = async (event) => {
     const button = event.currentTarget;
     button.setAttribute("aria-busy", "true");
     await sendAction("click_button", { message: id, button: control.id });
     button.removeAttribute("aria-busy");
   };
+  if (control.url) {
+    const href = /^https?:/.test(control.url) ? control.url : null;
+    return h("a", { class: `button ${control.style}`, href, target: "_blank", rel: "noopener noreferrer", onclick: control.id ? handleClick : null }, control.label); // only Slack tells the app of the click
+  }
   const isThumb = control.emoji && (control.emoji === "👍" || control.emoji === "👎") && control.accessibility_label;
   return h(
     "button",
