@@ -240,7 +240,7 @@ def _redirect(step: Redirect) -> web.Response:
     if step.cookie:
         age = int(COOKIE_SECONDS)
         response.set_cookie(
-            step.cookie_name, step.cookie, path="/", secure=True, httponly=True, samesite="Lax", max_age=age
+            step.cookie_name, step.cookie, path="/", secure=step.is_secure, httponly=True, samesite="Lax", max_age=age
         )
     return response
 

@@ -37,8 +37,11 @@ STEP_SECONDS = 600.0
 #: Characters of an API key, and of a name or a password.
 MAX_FIELD_LENGTH = 8192
 
-#: Prefix of the name of a cookie. RFC 6265bis: `__Host-` cookies are set by this host only, over HTTPS.
-_COOKIE_PREFIX = "__Host-parley-"
+#: Prefix of the name of a cookie.
+_COOKIE_PREFIX = "parley-"
+
+#: RFC 6265bis: cookies with this prefix are set by this host only, over HTTPS.
+_HOST_PREFIX = "__Host-"
 
 
 class IdentityProvider(Protocol):
@@ -116,11 +119,16 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Redirect of a browser, which first stores a cookie."""
+    """Redirect of a browser, which first stores a cookie.
+
+    Attributes:
+        is_secure: whether the browser may send the cookie by HTTPS only.
+    """
 
     url: str
     cookie_name: str = ""
     cookie: str = ""
+    is_secure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,8 @@ class SignInFlow:
 
     Args:
         identities: by the name of the platform. A platform without one has no sign-in.
-        public_url: the address of the process for browsers, without a slash at its end.
+        public_url: the address of the process for browsers, without a slash at its end: HTTPS, or loopback. Safari
+            stores no secure cookies by HTTP, even from loopback (bugs.webkit.org/show_bug.cgi?id=281149).
     """
 
     def __init__(
@@ -174,6 +183,8 @@ class SignInFlow:
         self._oauth = oauth
         self._identities = identities
         self._public_url = public_url
+        self._is_secure = public_url.startswith("https://")
+        self._cookie_prefix = f"{_HOST_PREFIX if self._is_secure else ''}{_COOKIE_PREFIX}"
 
     def is_on(self, platform: str) -> bool:
         """Return whether people of a platform can sign in."""
@@ -219,7 +230,7 @@ class SignInFlow:
             verifier=progress.verifier,
             nonce=progress.nonce,
         )
-        return Redirect(url, _COOKIE_PREFIX + request_id, cookie)
+        return Redirect(url, self._cookie_prefix + request_id, cookie, self._is_secure)
 
     async def confirm_identity(
         self, parameters: Mapping[str, str], cookies: Mapping[str, str]
@@ -334,7 +345,7 @@ class SignInFlow:
     async def _take(self, token: str, step: _Step, cookies: Mapping[str, str]) -> tuple[str, _Progress]:
         """Return the request of a token and its progress, once."""
         request_id, secret = _split(token)
-        cookie = cookies.get(_COOKIE_PREFIX + request_id, "")
+        cookie = cookies.get(self._cookie_prefix + request_id, "")
 
         def is_expected(value: Mapping[str, Any]) -> bool:
             if not _is_step(value, step, secret):

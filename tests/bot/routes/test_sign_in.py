@@ -96,6 +96,7 @@ class Setup:
 
     url: str
     flow: SignInFlow
+    identities: Mapping[str, IdentityProvider]
     requests: HumanRequestService
     request_id: str
     pending: PendingSignIns
@@ -214,15 +215,15 @@ async def setup(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         pending = PendingSignIns(vault, seconds=3600)
         credentials = CredentialStore(database, vault, oauth)
         stack.push_async_callback(credentials.aclose)
-        flow = SignInFlow(
-            vault, requests, pending, credentials, oauth=oauth, identities={request.param: identity}, public_url=url
-        )
+        identities = {request.param: identity}
+        flow = SignInFlow(vault, requests, pending, credentials, oauth=oauth, identities=identities, public_url=url)
         shown = list[HumanRequest]()
         server.add_routes(SignInRoutes(flow, shown.append, HealthMonitor(), public_url=url).routes)
         session = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()))
         setup = Setup(
             url,
             flow,
+            identities,
             requests,
             asked.id,
             pending,
@@ -483,6 +484,28 @@ async def test_pages_are_not_stored_framed_or_scripted(setup: Setup) -> None:
         assert "default-src 'none'" in page.headers["Content-Security-Policy"]
         assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
     (cookie,) = SimpleCookie(pages[1].headers["Set-Cookie"]).values()
+    assert cookie.key == f"parley-{setup.request_id}"  # Safari accepts it over HTTP
+    assert (cookie["secure"], cookie["httponly"], cookie["samesite"], cookie["path"]) == ("", True, "Lax", "/")
+
+
+async def test_the_cookie_of_an_https_address_is_secure(setup: Setup) -> None:
+    flow = SignInFlow(
+        Vault(setup.database, KEY),
+        setup.requests,
+        setup.pending,
+        setup.credentials,
+        oauth=OAuthClient(),
+        identities=setup.identities,
+        public_url="https://bot.example",
+    )
+    async with run_server(0, [], is_needed=True) as server:
+        server.add_routes(
+            SignInRoutes(flow, setup.shown.append, HealthMonitor(), public_url="https://bot.example").routes
+        )
+        link = await flow.create_link(setup.request_id, setup.user)
+        address = link.replace("https://bot.example", f"http://127.0.0.1:{server.port}")
+        page = await setup.ada.open(address, "POST")
+    (cookie,) = SimpleCookie(page.headers["Set-Cookie"]).values()
     assert cookie.key == f"__Host-parley-{setup.request_id}"
     assert (cookie["secure"], cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, True, "Lax", "/")
 
