@@ -3,23 +3,28 @@
 import asyncio
 import json
 import os
+import secrets
+import socket
 import stat
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from bot.settings import LOCAL_MODEL, Settings
+from bot.settings.monitoring import LOOPBACK
 from bot.simulator.model_keys import list_models
 from bot.simulator.process import INSPECTOR_VARIABLE, BotProcess, LaunchSettings
 from channels.slack import manifest
 from core.errors import ParleyError, SettingsError
 from core.models.vendors import can_call_tools
+from core.signin.browser import CALLBACK_PATH, IDENTITY_PATH
 from core.store import lock
 
 if TYPE_CHECKING:  # an extra
@@ -64,7 +69,7 @@ async def run_local_platforms(
     """
     try:
         from bot.simulator.extension import ParleyExtension  # noqa: PLC0415 - an extra
-        from bot.simulator.tour import create_tour_server  # noqa: PLC0415
+        from bot.simulator.tour import create_calendar_server, create_tour_server  # noqa: PLC0415
         from chatrig.discord import DiscordSimulator  # noqa: PLC0415
         from chatrig.page import PageServer  # noqa: PLC0415
         from chatrig.slack import SlackSimulator  # noqa: PLC0415
@@ -92,6 +97,8 @@ async def run_local_platforms(
         extension = ParleyExtension(BOT_NAME)
         page = PageServer(slack, discord, extension)
         await _serve_page(page, port, stack)
+        bot_url = f"http://{LOOPBACK}:{_find_free_port(urlsplit(page.address).port or 0)}"
+        calendar = await stack.enter_async_context(create_calendar_server(bot_url + CALLBACK_PATH))
         environment = {
             INSPECTOR_VARIABLE: f"{page.address}{extension.inspector_path}",
             "SLACK_API_URL": slack.api_url,
@@ -104,14 +111,20 @@ async def run_local_platforms(
             "DISCORD_BOT_TOKEN": discord.bot_token,
             "DISCORD_GUILD_IDS": "",  # the operator's servers are not in the simulator
             "DATABASE_URL": f"sqlite:///{database.resolve()}",
-            "PORT": "0",
+            **_set_up_sign_in(slack, discord, bot_url),
+            "SECRET_KEY": settings.encryption_key or secrets.token_hex(32),
             "SHUTDOWN_TIMEOUT_SECONDS": "2",  # the user who leaves does not wait for an answer
         }
         bot = BotProcess(
             environment,
             log,
             partial(_wait_until_ready, slack, discord, extension.inspector),
-            tour=_create_tour_launch(settings, environment, tour_server.base_url),
+            tour=_create_tour_launch(
+                settings,
+                environment,
+                tour_server.base_url,
+                calendar.url.replace(LOOPBACK, "localhost"),  # people see the host
+            ),
             find_agent_models=lambda: extension.inspector.agent_models,
             is_tour=is_tour or not (has_own_agent or can_call_tools(model)),
             model=model,
@@ -160,6 +173,31 @@ async def _serve_page(page: "PageServer", port: int, stack: AsyncExitStack) -> N
         raise SettingsError(f"--port {port}: the page cannot be served there ({error.strerror})") from error
 
 
+def _set_up_sign_in(slack: "SlackSimulator", discord: "DiscordSimulator", bot_url: str) -> dict[str, str]:
+    """Register the bot at both platforms' sign-ins; return its settings, with the port of its URL."""
+    for oauth in (slack.oauth, discord.oauth):
+        oauth.redirect_urls.add(bot_url + IDENTITY_PATH)
+    return {
+        "PORT": str(urlsplit(bot_url).port),
+        "LISTEN_HOST": LOOPBACK,
+        "PUBLIC_URL": bot_url,
+        "SLACK_SIGN_IN_CLIENT_ID": slack.oauth.client_id,
+        "SLACK_SIGN_IN_CLIENT_SECRET": slack.oauth.client_secret,
+        "DISCORD_CLIENT_SECRET": discord.oauth.client_secret,
+    }
+
+
+def _find_free_port(page_port: int) -> int:
+    """Return a free port for the bot: if possible, the same at each start, so that services accept its redirect."""
+    with suppress(OSError, OverflowError), socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((LOOPBACK, page_port + 1))
+        return page_port + 1
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        return int(listener.getsockname()[1])
+
+
 async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator", inspector: "InspectorStore") -> None:
     async with asyncio.timeout(CONNECT_SECONDS):
         while inspector.agent_models is None:
@@ -167,13 +205,15 @@ async def _wait_until_ready(slack: "SlackSimulator", discord: "DiscordSimulator"
     await asyncio.gather(slack.wait_until_connected(CONNECT_SECONDS), discord.wait_until_connected(CONNECT_SECONDS))
 
 
-def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
+def _create_tour_launch(
+    settings: Settings, environment: Mapping[str, str], model_url: str, calendar_url: str
+) -> LaunchSettings:
     """Create the working folder of the tour's bot; return it and the environment.
 
-    Of the operator's settings, the environment has only the data folder, and the prefix of slash commands as in the
-    manifest of the local Slack: the tour must not use their keys and tools.
+    Of the operator's settings, the environment has only the data folder, the `SECRET_KEY` of its database, and the
+    prefix of slash commands as in the manifest of the local Slack: the tour must not use their model keys and tools.
     """
-    from bot.simulator.tour import STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
+    from bot.simulator.tour import CALENDAR_VARIABLE, STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
 
     folder = settings.data_dir.resolve() / "tour"  # without the operator's .env, agents.toml and mcp.toml
     folder.mkdir(exist_ok=True)
@@ -182,6 +222,7 @@ def _create_tour_launch(settings: Settings, environment: Mapping[str, str], mode
         "AGENT": "bot.simulator.tour_agent",
         "MODEL": LOCAL_MODEL if find_spec("xllamacpp") else TOUR_MODEL,
         "OPENAI_BASE_URL": model_url,
+        CALENDAR_VARIABLE: calendar_url,
         "SLACK_SUGGESTED_PROMPTS": "|".join(step.prompt for step in STEPS[:4]),
         "DATA_DIR": str(settings.data_dir.resolve()),
         "COMMAND_PREFIX": settings.command_prefix,

@@ -49,6 +49,7 @@ _DECISIONS: Mapping[Verdict, str] = {
     "always": "Always approved",
     "denied": "Denied",
     "answered": "Answered",
+    "connected": "Connected",
     "expired": "Expired",
 }
 

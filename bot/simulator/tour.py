@@ -8,14 +8,26 @@ message of the next one. To add a step, add a `TourStep` before the last one, an
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 from chatrig.client.platform import ClientMessage
 from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
+from chatrig.oauth import CalendarEvent, OAuthServer
 
 #: Full name of the tour's model, for `MODEL`.
 TOUR_MODEL = "openai/scripted-tour"
+
+#: Environment variable with the URL of the server that has people's calendars, and the id of the shop's client there.
+CALENDAR_VARIABLE, CALENDAR_CLIENT = "PARLEY_TOUR_CALENDAR", "https://parley.example/tour"
+
+#: Tomorrow's event of each person in the simulator.
+EVENTS: Mapping[str, str] = {
+    "ada": "Cupping with Mina Park",
+    "grace": "Call with the carrier",
+    "linus": "Maintenance of the roaster",
+}
 
 #: Size of a piece of a streamed text, and the seconds between two pieces.
 PIECE_CHARACTERS, PIECE_SECONDS = 24, 0.04
@@ -170,6 +182,17 @@ def create_tour_server() -> ScriptedOpenAI:
     return ScriptedOpenAI(respond_to_tour)
 
 
+def create_calendar_server(redirect_uri: str) -> OAuthServer:
+    """Return the server of the calendars, which is not started yet; the shop's client has no secret."""
+    server = OAuthServer()
+    metadata = {"client_id": CALENDAR_CLIENT, "client_name": "Harbour Coffee", "redirect_uris": [redirect_uri]}
+    server.client_documents[CALENDAR_CLIENT] = metadata
+    starts_at = datetime.now(UTC).replace(hour=9, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    for name, title in EVENTS.items():
+        server.users[name].events[:] = [CalendarEvent(title, starts_at)]
+    return server
+
+
 def _say(text: str, next_step: TourStep) -> Say:
     return _stream(f"{text.strip()}\n\n**Next step:** write “{next_step.prompt}”")
 
@@ -256,6 +279,16 @@ def _roast(request: ReceivedRequest) -> ScriptedResponse:
     return _say("The roaster stopped with the bot. You can ask again at any time.", STEPS[7])
 
 
+def _read_calendar(request: ReceivedRequest) -> ScriptedResponse:
+    match _get_result(request, "list_events"):
+        case None:
+            return [Say("I read it as you, with your account."), _call("list_events")]
+        case {"events": [{"title": title, "starts_at": starts_at}]}:
+            return _say(CALENDAR.format(title=title, at=datetime.fromisoformat(starts_at)), STEPS[9])
+        case _:
+            return _say("Nothing was read: you have connected no calendar.", STEPS[9])
+
+
 def _hand_over(_: ReceivedRequest) -> ScriptedResponse:
     return _call("transfer_to_agent", agent_name="writer")
 
@@ -300,6 +333,11 @@ Open tasks:
 A longer answer continues in further messages. Slack draws the table itself; for Discord the bot draws it with letters.
 """
 
+CALENDAR = """
+Tomorrow at {at:%H:%M} UTC: **{title}**. This is the calendar of the account that you chose; another person would be \
+asked for their own. `/connections` shows your account, and disconnects it.
+"""
+
 LETTER = """
 I am *writer*, the second agent. Here is the message:
 
@@ -322,6 +360,7 @@ STEPS = (
     TourStep("Image", "Draw a chart of it.", _draw_chart, ("draw_chart",)),
     TourStep("Reminder", "Remind me in one minute.", _remind, ("schedule",)),
     TourStep("Background job", "Roast more coffee.", _roast, ("roast_coffee",)),
+    TourStep("Sign-in", "What is in my calendar?", _read_calendar, ("list_events",), "Connect"),
     TourStep("Sub-agent", "Write to the customer.", _hand_over),
 )
 

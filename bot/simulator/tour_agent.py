@@ -2,25 +2,32 @@
 
 The shop's model is the scripted server of `tour.py`, which answers in place of a vendor. It gets the messages of
 the tour's steps; the chat, with the model of the settings, gets the others. The shop is made up: `refund_order` only
-returns its arguments. It has Parley's tools `make_file` and `schedule`.
+returns its arguments. It has Parley's tools `make_file` and `schedule`. `list_events` needs the account of the person
+who asks, at the simulator's server of calendars.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.auth.auth_tool import AuthConfig
 from google.adk.events.event import Event
 from google.adk.tools import request_input
+from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from bot.simulator.tour import ROAST_SECONDS, TOUR_MODEL, find_step
+from bot.simulator.tour import CALENDAR_CLIENT, CALENDAR_VARIABLE, ROAST_SECONDS, TOUR_MODEL, find_step
 from core.tools import background, idempotent, make_file, schedule
 
 #: Time that the shop's database takes, so that people can see the line of the tool.
@@ -28,6 +35,9 @@ LOOKUP_SECONDS = 1.0
 
 #: Chart of the week's revenue, with the numbers of `tour.py`.
 CHART = Path(__file__).with_name("revenue.png")
+
+#: URL of the server of calendars; empty outside of the simulator.
+CALENDAR_URL = os.environ.get(CALENDAR_VARIABLE, "")
 
 ORDERS = {"1042": {"customer": "Mina Park", "item": "Coffee, 2 bags", "total": "$42.00", "state": "damaged"}}
 
@@ -95,6 +105,33 @@ async def roast_coffee(blend: str, kilograms: int) -> dict[str, str]:
     return {"blend": blend, "roasted": f"{kilograms} kg"}
 
 
+async def list_events(credential: AuthCredential) -> Any:
+    """List the events in the user's calendar.
+
+    Returns:
+        The `events`, each with its `title` and `starts_at`.
+    """
+    assert credential.oauth2 is not None
+    headers = {"Authorization": f"Bearer {credential.oauth2.access_token}"}
+    async with (
+        aiohttp.ClientSession(raise_for_status=True) as session,
+        session.get(f"{CALENDAR_URL}/calendar", headers=headers) as response,
+    ):
+        return await response.json()
+
+
+_sign_in = OAuthFlowAuthorizationCode(
+    authorizationUrl=f"{CALENDAR_URL}/authorize",
+    tokenUrl=f"{CALENDAR_URL}/token",
+    scopes={"calendar": "Read the calendar"},
+)
+calendar_account = AuthConfig(
+    auth_scheme=OAuth2(flows=OAuthFlows(authorizationCode=_sign_in)),
+    raw_auth_credential=AuthCredential(
+        auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id=CALENDAR_CLIENT)
+    ),
+)
+
 writer = LlmAgent(
     name="writer",
     description="Writes messages to customers.",
@@ -116,6 +153,7 @@ shop = LlmAgent(
         draw_chart,
         schedule,
         roast_coffee,
+        idempotent(AuthenticatedFunctionTool(func=list_events, auth_config=calendar_account)),
     ],
     sub_agents=[writer],
     disallow_transfer_to_parent=True,

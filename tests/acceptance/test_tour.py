@@ -1,9 +1,26 @@
 """The scripted tour on both platforms."""
 
-from bot.simulator.tour import STEPS, TASKS, TOUR_MODEL, respond_to_tour
+import re
+
+import aiohttp
+
+from bot.simulator import command
+from bot.simulator.tour import (
+    CALENDAR_VARIABLE,
+    STEPS,
+    TASKS,
+    TOUR_MODEL,
+    create_calendar_server,
+    respond_to_tour,
+)
 from bot.simulator.tour_agent import LOOKUP_SECONDS
+from chatrig.discord import DiscordSimulator
+from chatrig.oauth.authorization import USER_PARAMETER
+from chatrig.slack import SlackSimulator
+from core.signin.browser import CALLBACK_PATH
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
+from tests.processes.procfile import find_free_port
 
 
 async def take_step(
@@ -23,11 +40,45 @@ async def take_step(
     return reply()
 
 
-async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> None:
+async def wait_for_link(platform: Platform, conversation: BotConversation) -> str:
+    """Return the private link below a request to sign in."""
+
+    def find_link() -> str | None:
+        messages = conversation.chat.list_bot_messages()
+        parts = [
+            getattr(message, "blocks", None) or getattr(message.content, "components", None) for message in messages
+        ]
+        found = re.search(r"http://127\.0\.0\.1:\d+/sign-in/[\w-]+", str(parts))
+        return found and found[0]
+
+    return str(await platform.wait_for(find_link))
+
+
+async def sign_in(link: str, user: str, account: str) -> str:
+    """Follow a private link through the pages of the platform and of the calendar; return the last page."""
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:  # of an IP address, too
+        response = await browser.post(link)
+        for name in (user, account):
+            response = await browser.get(response.url.update_query({USER_PARAMETER: name}))
+        return await response.text()
+
+
+async def test_the_tour_shows_every_step_on_both_platforms(
+    start: StartBot, slack: SlackSimulator, discord: DiscordSimulator
+) -> None:
+    url = f"http://127.0.0.1:{find_free_port()}"
+    async with create_calendar_server(url + CALLBACK_PATH) as calendar:
+        settings = {**command._set_up_sign_in(slack, discord, url), CALENDAR_VARIABLE: calendar.url}
+        bot = await start(
+            AGENT="bot.simulator.tour_agent", MODEL=TOUR_MODEL, SECRET_KEY="0123456789abcdef" * 4, **settings
+        )
+        await take_tour(bot)
+
+
+async def take_tour(bot: AcceptanceBot) -> None:
     assert LOOKUP_SECONDS > 0  # the line of the tool can be seen
-    bot = await start(AGENT="bot.simulator.tour_agent", MODEL=TOUR_MODEL)
     bot.answer = respond_to_tour
-    approval, choice, form, report, file, image, reminder, job, writer = (step.prompt for step in STEPS)
+    approval, choice, form, report, file, image, reminder, job, account, writer = (step.prompt for step in STEPS)
 
     async def scenario(platform: Platform) -> None:
         conversation = platform.start_dm("ada")
@@ -69,6 +120,11 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
         await platform.wait_for(lambda: any("roasted: **20 kg**" in reply.text for reply in conversation.replies()))
         headers = [reply.text for reply in conversation.replies() if reply.text.endswith(" ✅ `roast_coffee` is done")]
         assert headers in (["@ada ✅ `roast_coffee` is done"], ["@Ada Lovelace ✅ `roast_coffee` is done"])
+
+        await take_step(bot, platform, conversation, account, "so that I can go on")
+        assert await conversation.press("Connect")
+        assert "is connected" in await sign_in(await wait_for_link(platform, conversation), "ada", "grace")
+        await platform.wait_for(lambda: "**Call with the carrier**" in conversation.replies()[-1].text)
 
         letter = await take_step(bot, platform, conversation, writer, "That was the tour.")
         assert "I am *writer*" in letter or "I am _writer_" in letter

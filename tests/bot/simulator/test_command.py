@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_the_tour_uses_no_setting_of_the_operator(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(name, value)
     Path("data").mkdir()
     settings = configuration.load_settings()
-    tour = simulator._create_tour_launch(settings, {"SLACK_BOT_TOKEN": "xoxb-local"}, "http://127.0.0.1:2/v1")
+    tour = simulator._create_tour_launch(settings, {"SLACK_BOT_TOKEN": "xoxb-local"}, "http://127.0.0.1:2/v1", "")
     assert own.keys() & tour.environment.keys() == set()
     assert tour.environment["OPENAI_BASE_URL"] == "http://127.0.0.1:2/v1"
     assert tour.environment["SLACK_BOT_TOKEN"] == "xoxb-local"
@@ -82,8 +83,18 @@ def test_the_tour_uses_no_setting_of_the_operator(monkeypatch: pytest.MonkeyPatc
 def test_the_tour_has_the_prefix_of_the_commands() -> None:
     Path(".env").write_text("COMMAND_PREFIX=parley-\nDATA_DIR=data\n")
     Path("data").mkdir()
-    launch = simulator._create_tour_launch(configuration.load_settings(), {}, "http://127.0.0.1:2/v1")
+    launch = simulator._create_tour_launch(configuration.load_settings(), {}, "http://127.0.0.1:2/v1", "")
     assert launch.environment["COMMAND_PREFIX"] == "parley-"
+
+
+def test_the_bot_has_the_port_after_the_page_if_it_is_free() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        listener.listen()
+        assert simulator._find_free_port(port - 1) not in (port, 0)
+    assert simulator._find_free_port(port - 1) == port
+    assert 0 < simulator._find_free_port(65_535) < 65_536
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "99999"])

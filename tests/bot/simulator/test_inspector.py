@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -11,6 +11,7 @@ from bot.simulator import inspector
 from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
 from core.store.database import Database
+from core.tools.human_requests import Verdict
 from core.usage.prices import Prices
 from tests.fixtures.empty_databases import create_tables
 from tests.fixtures.inspector_page import run_inspector_page
@@ -22,6 +23,10 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await create_tables(database)
     yield database
     await database.aclose()
+
+
+def test_each_decision_is_the_title_of_a_turn() -> None:
+    assert inspector._DECISIONS.keys() == set(get_args(Verdict))
 
 
 async def test_updates_go_on_after_a_failed_poll(

@@ -110,6 +110,10 @@ def test_an_answered_question_continues_its_step_whatever_the_message_says() -> 
     assert "Noted: Friday, please" in answer_question("adk_request_input", {"result": "Friday, please"})
 
 
+def test_a_declined_sign_in_is_reported_as_such() -> None:
+    assert "you have connected no calendar" in answer_question("list_events", {"error": "It was not called."})
+
+
 @pytest.mark.parametrize(
     ("tool", "text"), [("get_user_choice", "nobody chose"), ("adk_request_input", "nobody answered")]
 )
