@@ -23,7 +23,7 @@ from chatrig.discord import DiscordSimulator  # noqa: E402
 from chatrig.models import Pause, Say, ScriptedOpenAI, ScriptedResponse  # noqa: E402
 from chatrig.slack import SlackSimulator  # noqa: E402
 from chatrig.terminal.app import TerminalApp  # noqa: E402
-from docs.pictures import chats, diagrams, exchanges, film, later, page, setup  # noqa: E402
+from docs.pictures import chats, diagrams, exchanges, film, later, page, setup, signin  # noqa: E402
 from docs.pictures.stage import run_bot  # noqa: E402
 
 #: Columns and lines of the terminal.
@@ -95,6 +95,7 @@ async def main() -> None:
     await page.main()
     await chats.main()
     await later.main()
+    await signin.main()
     await film.main()
 
 

@@ -1,6 +1,7 @@
 """Sign-in: a tool acts as the person who asked, after that person has connected an account in a browser."""
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.auth.auth_tool import AuthConfig
@@ -17,6 +20,7 @@ from channels.i18n import messages as words
 from chatrig.models import CallTool, ReceivedRequest
 from chatrig.oauth import OAuthServer
 from chatrig.slack import SlackSimulator
+from docs.pictures.signin import read_examples
 from tests.processes.procfile import find_free_port
 from tests.scenarios.chat import Chat, list_buttons, list_texts, wait_for_texts
 from tests.scenarios.conftest import StartBot
@@ -47,10 +51,10 @@ class Browser:
         self._session = session
         self._cookies: dict[str, str] = {}
 
-    async def open(self, url: str, method: str = "GET") -> tuple[int, str]:
+    async def open(self, url: str, method: str = "GET", form: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Return the status, and the address of a redirect or the text of a page."""
         headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items())}
-        async with self._session.request(method, url, headers=headers, allow_redirects=False) as response:
+        async with self._session.request(method, url, data=form, headers=headers, allow_redirects=False) as response:
             for line in response.headers.getall("Set-Cookie", []):
                 self._cookies |= {name: morsel.value for name, morsel in SimpleCookie(line).items()}
             return response.status, response.headers.get("Location") or await response.text()
@@ -175,3 +179,96 @@ async def test_an_mcp_server_gets_the_account_that_its_person_connects(
     assert [client.redirect_uris for client in service.clients.values()] == [
         (f"{settings['public_url']}/sign-in/callback",)
     ]
+
+
+async def ask_for_account(chat: Chat, simulator: Any, browser: Browser, question: str = "mine?") -> tuple[int, str]:
+    """Ask a question whose tool needs an account, and confirm on the platform that the browser is Ada's."""
+    await chat.say(question)
+    await chat.simulator.wait_for(lambda: any(words.CONNECT in labels for labels in list_buttons(chat)))
+    _, platform_url = await browser.open(await get_link(chat), "POST")
+    return await browser.open(await simulator.sign_in("ada", platform_url))
+
+
+async def test_the_calendar_of_the_guide_is_the_persons(
+    start: StartBot,
+    settings: dict[str, Any],
+    simulator: Any,
+    service: OAuthServer,
+    browser: Browser,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = service.register_client(f"{settings['public_url']}/sign-in/callback")
+    secrets = {client.id: client.secret}
+    module = f"calendar_of_the_guide_{settings['port']}"
+    (tmp_path / f"{module}.py").write_text(read_examples(service.url, client.id)[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    async with start(answer, **settings, sign_in_client_secrets=secrets, tools=(f"{module}:events",)) as chat:
+        _, service_url = await ask_for_account(chat, simulator, browser)
+        _, page = await browser.open(await service.sign_in("ada", service_url))
+        assert "is connected" in page
+        await wait_for_texts(chat, lambda found: any("Meeting of ada" in text for text in found))
+
+
+async def test_a_schedule_asks_and_acts_as_its_person(
+    start: StartBot,
+    settings: dict[str, Any],
+    simulator: Any,
+    service: OAuthServer,
+    browser: Browser,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def call(request: ReceivedRequest) -> Any:
+        if request.tool_results and request.tool_results[-1].name == "schedule":
+            return "Later, then."
+        if "[A scheduled task" in request.messages[-1][1] or request.tool_results:
+            return answer(request)
+        return CallTool("schedule", {"text": "list my events", "in_minutes": 0.02})
+
+    client = service.register_client(f"{settings['public_url']}/sign-in/callback")
+    secrets = {client.id: client.secret}
+    module = f"calendar_of_the_schedule_{settings['port']}"
+    (tmp_path / f"{module}.py").write_text(read_examples(service.url, client.id)[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    tools = (f"{module}:events", "core.tools:schedule")
+    async with start(call, **settings, sign_in_client_secrets=secrets, tools=tools) as chat:
+        _, service_url = await ask_for_account(chat, simulator, browser, "Do it later")
+        await browser.open(await service.sign_in("ada", service_url))
+        await wait_for_texts(chat, lambda found: any("Meeting of ada" in text for text in found))
+
+
+async def test_the_api_key_of_the_guide_is_the_persons(
+    start: StartBot,
+    settings: dict[str, Any],
+    simulator: Any,
+    browser: Browser,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = list[str]()
+
+    async def list_stations(request: web.Request) -> web.Response:
+        keys.append(request.headers["X-Api-Key"])
+        return web.json_response({"stations": ["Pier 7"]})
+
+    app = web.Application()
+    app.router.add_get("/stations", list_stations)
+    module = f"weather_of_the_guide_{settings['port']}"
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def call(request: ReceivedRequest) -> Any:
+        return f"Result: {request.tool_results[-1].content}" if request.tool_results else CallTool("forecast")
+
+    async with TestServer(app) as weather:
+        code = read_examples("", "")[1].replace("https://weather.example.com", str(weather.make_url("")))
+        (tmp_path / f"{module}.py").write_text(code)
+        async with start(call, **settings, tools=(f"{module}:forecast",)) as chat:
+            _, form = await ask_for_account(chat, simulator, browser)
+            assert "Harbour Weather" in form
+            (token,) = re.findall(r'name="token" value="([^"]+)"', form)
+            fields = {"token": token, "secret": "key-of-ada"}
+            _, page = await browser.open(f"{settings['public_url']}/sign-in/credential", "POST", fields)
+            assert "is connected" in page
+            await wait_for_texts(chat, lambda found: any("Pier 7" in text for text in found))
+    assert keys == ["key-of-ada"]
