@@ -23,7 +23,8 @@ from core.sessions.resume import correction_run_id
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
 from core.store.workers.fencing import FencingToken
-from core.tools.adk_requests import MessageAnswer
+from core.tools.adk_confirmations import find_confirmations
+from core.tools.adk_requests import MessageAnswer, find_credential_requests
 
 with warnings.catch_warnings():  # ADK: resuming is experimental
     warnings.simplefilter("ignore")
@@ -111,6 +112,18 @@ class ResumableRunner(Runner):
         if any(event.invocation_id == correction_run_id(run_id) for event in self._session.events):
             raise RunCorrectedError
         return _filter_run_events(self._session, run_id)
+
+    def is_waiting(self, events: Sequence[Event]) -> bool:
+        """Return whether a run has stored its requests to people, and only waits for them.
+
+        An `LlmAgent` would call the model again, with the placeholder that is the result of such a tool call. Agents
+        that run others, and workflows, find in their own state whether another agent can continue.
+        """
+        is_alone = isinstance(self.agent, LlmAgent) and not _has_composite_agents(self.agent)
+        asked = {request.call_id for request in find_confirmations(events)}
+        asked |= {request.call_id for request in find_credential_requests(events)}
+        answered = {answer.id for event in events for answer in event.get_function_responses()}
+        return is_alone and bool(asked - answered) and not find_open_calls(events)
 
     def set_message_source(self, read: ReadMessages | None) -> None:
         """Set the function that returns the messages for the run's next model call."""

@@ -381,6 +381,8 @@ async def _load_run(
         for call in find_resumed_calls(stored, request.decisions):
             outputs.append(mapper.create_tool_start(call.name or "", call.id or "", call.args or {}))
         stored = later_events or []
+    if messages == [message] and runner.is_waiting(stored):  # the process died before it stored the requests
+        messages = []
     request.meter.add_stored_answers(stored)
     outputs += mapper.replay_events(stored)
     return messages, outputs

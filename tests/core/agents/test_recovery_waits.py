@@ -2,7 +2,9 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import sqlalchemy as sa
@@ -115,6 +117,18 @@ async def test_an_unstored_confirmation_is_requested_again_once(converse: Conver
     await resume(conversation)
     assert len(await list_questions(conversation)) == 1
     assert till.paid == int(dynamic)
+    await decide(conversation)
+    assert (await list_results(conversation))[-1] == "paid"
+
+
+async def test_a_run_that_waits_for_a_person_calls_no_model_again(converse: Converse) -> None:
+    provider = ScriptedProvider(PAY, "Paid.")
+    tool = FunctionTool(HangingPaymentTools().pay, require_confirmation=True)
+    conversation = await converse(root=create_agent(provider, tool))
+    waiting = (await conversation.events("go", run_id="run-1"))[-1]
+    async with conversation.database.write() as connection:
+        await resume_run(connection, SESSION, "run-1")
+    assert (await conversation.events("go", run_id="run-1"))[-1] == replace(waiting, calls=ANY, usage=ANY)
     await decide(conversation)
     assert (await list_results(conversation))[-1] == "paid"
 
