@@ -25,6 +25,7 @@
     ├── SignInError              a person's sign-in at a service was refused, or its answer is wrong
     │   ├── GrantLostError           the service does not accept the refresh token any more
     │   ├── SignInLinkError          the link or a step of the sign-in is used, void or expired
+    │   │   └── SignInDoneError      the account is connected already
     │   ├── OtherBrowserError        another browser began the sign-in
     │   └── OtherPersonError         the browser is not that of the link's person
     ├── SignInUnavailableError   the service of a sign-in cannot answer now: nothing is lost
@@ -233,6 +234,12 @@ class SignInLinkError(SignInError):
     """A link or a step of a sign-in is used, void or expired, or its request is decided."""
 
     public = "This link is used or expired. Press Connect in the chat again for a new link."
+
+
+class SignInDoneError(SignInLinkError):
+    """A page of a sign-in is loaded again after the account was connected."""
+
+    public = "The account is connected already. You can close this page and go back to the chat."
 
 
 class OtherBrowserError(SignInError):

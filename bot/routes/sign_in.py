@@ -26,6 +26,7 @@ from core.errors import (
     OtherBrowserError,
     OtherPersonError,
     ParleyError,
+    SignInDoneError,
     SignInError,
     SignInLinkError,
     SignInUnavailableError,
@@ -153,7 +154,8 @@ class SignInRoutes:
             log.log(level, "a sign-in stops (%d): %s", status, format_error(error))
             facts = error.facts if isinstance(error, OtherPersonError) else {}
             sentence = error.public if isinstance(error, ParleyError) else words.PAGE_UNAVAILABLE
-            return _make_page(say, say(words.SERVICE_NOT_CONNECTED), say(sentence, **facts), status=status)
+            title = words.ALREADY_CONNECTED if isinstance(error, SignInDoneError) else words.SERVICE_NOT_CONNECTED
+            return _make_page(say, say(title), say(sentence, **facts), status=status)
 
     async def _show_link(self, request: web.Request, say: MessageCatalog) -> web.Response:
         about = await self._flow.get_confirmation(request.path.removeprefix(SIGN_IN_PATH))

@@ -399,6 +399,7 @@ CONNECT_SERVICE_CHECK = "First, {platform} confirms that you are {name}. If you 
 SERVICE_CONNECTED = "{service} is connected"
 CLOSE_PAGE = "You can close this page and go back to {platform}."
 SERVICE_NOT_CONNECTED = "Not connected"
+ALREADY_CONNECTED = "Already connected"
 CREDENTIAL_USE = "It is stored encrypted, and only used when you ask for something."
 CREDENTIAL_USER_NAME = "User name"
 CREDENTIAL_PASSWORD = "Password"  # noqa: S105 - a label

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import OtherBrowserError, OtherPersonError, SignInLinkError
+from core.errors import OtherBrowserError, OtherPersonError, SignInDoneError, SignInLinkError
 from core.messages.identity import User
 from core.privacy.vault import Vault
 from core.signin.credentials import CredentialStore
@@ -156,8 +156,9 @@ class Connection:
 class SignInFlow:
     """Steps of a sign-in in a browser.
 
-    Each step raises `SignInLinkError` if its token is unknown, used or expired, or its request is not open any more,
-    and `OtherBrowserError` without the cookie of the browser that used the link.
+    Each step raises `SignInLinkError` if its token is unknown, used or expired, or its request is not open any more;
+    `SignInDoneError` after the account was connected, since people load pages again; and `OtherBrowserError` without
+    the cookie of the browser that used the link.
 
     Args:
         identities: by the name of the platform. A platform without one has no sign-in.
@@ -210,6 +211,7 @@ class SignInFlow:
         request_id, secret = _split(token)
         value = await self._vault.get(_name(request_id))
         if value is None or not _is_step(value, _Step.LINK, secret):
+            await self._get_open(request_id)  # its error may be that the account is connected
             raise SignInLinkError(f"request {request_id}: the link is used, void or expired")
         progress = _Progress.from_json(value)
         request, target = await self._get_open(request_id)
@@ -327,6 +329,8 @@ class SignInFlow:
 
     async def _get_open(self, request_id: str) -> tuple[SignInRequest, SignInTarget]:
         request = await self._requests.get(request_id)
+        if isinstance(request, SignInRequest) and request.verdict == "connected":
+            raise SignInDoneError(f"request {request_id} is done")
         is_open = isinstance(request, SignInRequest) and request.verdict is None and request.expires_at > time.time()
         if not isinstance(request, SignInRequest) or not is_open:
             raise SignInLinkError(f"request {request_id} is not open")
@@ -356,6 +360,7 @@ class SignInFlow:
 
         value = await self._vault.take(_name(request_id), is_expected)
         if value is None:
+            await self._get_open(request_id)  # its error may be that the account is connected
             raise SignInLinkError(f"request {request_id}: the step {step} is used, void or expired")
         return request_id, _Progress.from_json(value)
 
