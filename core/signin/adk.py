@@ -469,10 +469,11 @@ def read_target(config: AuthConfig, client_secrets: Mapping[str, str]) -> SignIn
     if oauth is None or not oauth.client_id:
         raise SignInError("its OAuth client has no client_id")
     authorization_url, token_url, revocation_url = urls
+    host = host_label(authorization_url)
     return SignInTarget(
         credential_key=key,
         kind=CredentialKind.OAUTH,
-        label=host_label(authorization_url),
+        label=f"{scheme.description} ({host})" if scheme.description else host,
         authorization_url=authorization_url,
         token_url=token_url,
         revocation_url=revocation_url,
