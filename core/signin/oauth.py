@@ -57,10 +57,14 @@ def check_redirect(target: SignInTarget, parameters: Mapping[str, str]) -> str:
     """Return the code in the parameters of an authorization response; the caller checks `state`.
 
     Raises:
-        SignInError: the response is from another issuer (RFC 9207), reports an error, or has no code.
+        SignInError: the response is from another issuer (RFC 9207), reports an error, or has no code. If the target's
+            issuer is unknown, it must have the host of the authorization URL.
     """
-    if target.issuer and parameters.get("iss") != target.issuer:
-        raise SignInError(f"{target.label}: the authorization response is not from {target.issuer}")
+    host = str(URL(target.authorization_url).origin())
+    issuer = parameters.get("iss")
+    is_own = issuer == target.issuer if target.issuer else issuer is None or f"{issuer}/".startswith(f"{host}/")
+    if not is_own:
+        raise SignInError(f"{target.label}: the authorization response is not from {target.issuer or host}")
     if "error" in parameters:
         raise _refusal(target, parameters["error"])
     if not (code := parameters.get("code", "")):

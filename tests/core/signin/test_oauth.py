@@ -270,7 +270,16 @@ def test_a_redirect_of_another_issuer_is_refused(provider: Provider) -> None:
     for parameters in ({"code": "c"}, {"error": "access_denied"}):
         with pytest.raises(SignInError, match="not from"):
             check_redirect(target, parameters)
-    assert check_redirect(SERVICE, {"iss": "https://any.example", "code": "c"}) == "c"
+
+
+@pytest.mark.parametrize(
+    "iss", ["https://evil.example", "https://service.example.evil.example", "http://service.example", ""]
+)
+def test_without_a_known_issuer_it_has_the_services_host(iss: str) -> None:
+    for own in ("https://service.example", "https://service.example/tenant"):
+        assert check_redirect(SERVICE, {"iss": own, "code": "c"}) == "c"
+    with pytest.raises(SignInError, match=r"not from https://service\.example"):
+        check_redirect(SERVICE, {"iss": iss, "code": "c"})
 
 
 async def test_a_denied_sign_in_has_a_code(provider: Provider) -> None:
@@ -288,7 +297,7 @@ def test_a_redirect_without_a_code_is_refused(parameters: dict[str, str]) -> Non
 
 @given(st.dictionaries(st.sampled_from(["error", "code", "iss", "state"]), st.text()))
 def test_any_redirect_has_a_code_or_a_short_error(parameters: dict[str, str]) -> None:
-    if parameters.get("code") and "error" not in parameters:
+    if parameters.get("code") and not parameters.keys() & {"error", "iss"}:
         assert check_redirect(SERVICE, parameters) == parameters["code"]
         return
     with pytest.raises(SignInError) as refused:
