@@ -20,6 +20,7 @@ from core.concurrency.tasks import BackgroundTasks
 from core.errors import GrantLostError, SettingsError, SignInUnavailableError
 from core.privacy.vault import Vault
 from core.signin.oauth import TIMEOUT_SECONDS, OAuthClient
+from core.signin.pending import PENDING_PREFIX
 from core.signin.target import Credential, Person, SignInTarget
 from core.store.database import Database
 from core.store.schema import sign_ins, vault
@@ -182,7 +183,10 @@ class CredentialStore:
         return deleted[0] if deleted else None
 
     async def delete_person(self, person: Person) -> Sequence[SignIn]:
-        """Delete all sign-ins of a person as `delete` does."""
+        """Delete all sign-ins of a person as `delete` does, and the targets of those that have begun."""
+        async with self._database.write() as connection:
+            begun = vault.c.name.startswith(f"{PENDING_PREFIX}{person}/", autoescape=True)
+            await connection.execute(sa.delete(vault).where(begun))
         return await self._delete(_is_of(person))
 
     async def delete_user(self, user_id: str) -> Sequence[SignIn]:

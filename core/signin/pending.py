@@ -5,7 +5,7 @@ from core.privacy.vault import Vault
 from core.signin.target import Person, SignInTarget
 
 #: Beginning of the name of a sealed target in the vault.
-_PREFIX = "sign-in-request:"
+PENDING_PREFIX = "sign-in-request:"
 
 #: The most targets of a person that are stored at the same time: a model must not ask without end.
 MAX_TARGETS = 20
@@ -24,7 +24,7 @@ class PendingSignIns:
 
     async def put(self, person: Person, session: str, run: str, call_id: str, target: SignInTarget) -> bool:
         """Store the target of a call; False if the person has too many already, so that nothing is stored."""
-        if await self._vault.count(f"{_PREFIX}{person}/") >= MAX_TARGETS:
+        if await self._vault.count(f"{PENDING_PREFIX}{person}/") >= MAX_TARGETS:
             return False
         name = _get_name(person, session, run, call_id)
         await self._vault.reserve(name, seconds=self._seconds)
@@ -41,4 +41,4 @@ class PendingSignIns:
 
 
 def _get_name(person: Person, session: str, run: str, call_id: str) -> str:
-    return f"{_PREFIX}{person}/{session}/{run}/{call_id}"
+    return f"{PENDING_PREFIX}{person}/{session}/{run}/{call_id}"
