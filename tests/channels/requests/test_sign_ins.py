@@ -274,6 +274,16 @@ async def test_a_person_without_access_gets_no_link(simulator: Any, tmp_path: Pa
         assert list_urls(chat) == []
 
 
+async def test_a_person_who_lost_access_while_the_run_waits_uses_no_account(simulator: Any, tmp_path: Path) -> None:
+    async with run_chat(simulator, tmp_path) as chat:
+        request = await ask_to_sign_in(chat)
+        blocked = AccessRules(block=frozenset({f"user:{request.inbox_message.author}"}))
+        chat.bot.services.access_policy._rules = {chat.bot.platform.name: blocked}
+        await connect(chat, request, "key-of-ada")
+        await wait_for_texts(chat, lambda texts: words.ACCESS_REVOKED in texts)
+        assert not any("issues for" in text for text in list_texts(chat))
+
+
 async def test_the_name_of_a_service_has_no_markup_and_mentions_nobody(simulator: Any, tmp_path: Path) -> None:
     async with run_chat(simulator, tmp_path) as chat:
         label = "[Git](https://evil.example)\n@everyone <!channel> **x**" + "y" * 500
