@@ -151,7 +151,7 @@ class GuardPlugin(BasePlugin):
         """Remove credentials from an event, and collect its secret arguments, before ADK stores it."""
         run = invocation_context.run_config
         if isinstance(credentials := invocation_context.credential_service, RunCredentials):
-            credentials.remove_secrets(event.actions.state_delta)
+            credentials.clean_event(event)
             add_credential_calls(invocation_context, event)
         secrets = get_run_secrets()
         if secrets is None or event.partial or not isinstance(run, AgentRunConfig):

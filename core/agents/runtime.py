@@ -293,7 +293,7 @@ class AgentRuntime:
             )
         if isinstance(self._memory, MemoryService):
             runner.memory_service = self._memory.bind_run(
-                request.session_id, request.generation, request.fence, secrets
+                request.session_id, request.generation, request.fence, secrets, credentials.secrets
             )
         return runner
 

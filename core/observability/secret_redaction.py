@@ -270,6 +270,8 @@ class RunSecrets:
         match value:
             case str():
                 return self._copies.sub(MASK, value) if self._copies else value
+            case bytes():
+                return MASK if self.is_in(value) else value
             case Mapping():
                 return {self.mask(name): self.mask(item, paths, (*path, name)) for name, item in value.items()}
             case list() | tuple():

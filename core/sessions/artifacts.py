@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -115,10 +116,12 @@ class ArtifactService(BaseArtifactService):
         scope = _get_scope(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
         data = part.inline_data.data if part.inline_data else part.text.encode() if part.text else None
-        if self.credentials is not None and data and self.credentials.is_in(data):
-            raise ToolError(f"{filename} is not saved: it has a credential of a person")
         blob = part.inline_data and part.inline_data.model_copy(update={"data": None})
         metadata = part.model_copy(update={"inline_data": blob, "text": None})
+        about = to_json_value(custom_metadata or {})
+        texts = json.dumps([filename, about, metadata.model_dump(mode="json")]).encode()
+        if self.credentials is not None and any(self.credentials.is_in(text) for text in (texts, data or b"")):
+            raise ToolError(f"{filename} is not saved: it has a credential of a person")
         values = {
             **scope,
             "name": filename,
@@ -129,7 +132,7 @@ class ArtifactService(BaseArtifactService):
             "is_text": bool(part.text),
             "part": metadata.model_dump_json(exclude_none=True),
             "data": data,
-            "custom_metadata": to_json_value(custom_metadata or {}),
+            "custom_metadata": about,
             "created_at": time.time(),
         }
 

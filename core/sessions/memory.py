@@ -46,6 +46,7 @@ class MemoryService(BaseMemoryService):
             reset of the session, saving raises an error.
         fence: the fencing token of the run's turn. Once another worker has claimed the turn, saving raises an error.
         secrets: the secrets of the run, which are masked in its memories.
+        credentials: the credentials of people that the run has used, which are masked too.
     """
 
     database: Database
@@ -53,6 +54,7 @@ class MemoryService(BaseMemoryService):
     generation: int | None = None
     fence: FencingToken | None = None
     secrets: RunSecrets = field(default_factory=RunSecrets)
+    credentials: RunSecrets = field(default_factory=RunSecrets)
 
     def bind_run(
         self,
@@ -60,10 +62,17 @@ class MemoryService(BaseMemoryService):
         generation: int | None,
         fence: FencingToken | None,
         secrets: RunSecrets | None = None,
+        credentials: RunSecrets | None = None,
     ) -> "MemoryService":
         """Return a copy of the service that saves memories for a run of a session."""
-        secrets = RunSecrets() if secrets is None else secrets
-        return replace(self, session=session, generation=generation, fence=fence, secrets=secrets)
+        return replace(
+            self,
+            session=session,
+            generation=generation,
+            fence=fence,
+            secrets=RunSecrets() if secrets is None else secrets,
+            credentials=self.credentials if credentials is None else credentials,
+        )
 
     async def add_session_to_memory(self, session: Session) -> None:
         """Save the text of each loaded event of a session as a memory, once per event id.
@@ -161,8 +170,8 @@ class MemoryService(BaseMemoryService):
                 "search_text": to_folded_column(words[:_MAX_MEMORY_CHARACTERS]),
                 "created_at": at,
             }
-            for number, (key, author, words, at) in enumerate(entries)
-            if words.strip()
+            for number, (key, author, text, at) in enumerate(entries)
+            if (words := str(self.credentials.mask(text))).strip()
         ]
 
         async def write(connection: AsyncConnection) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi.openapi.models import APIKey, HTTPBase, HTTPBearer, OAuth2
 from google.adk.agents.callback_context import CallbackContext
@@ -22,14 +23,16 @@ from google.adk.auth.auth_schemes import OpenIdConnectWithConfig
 from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
+from pydantic import BaseModel
 
 from core.errors import SignInError, SignInUnavailableError
 from core.messages.identity import BOT_PREFIX, User
-from core.observability.secret_redaction import RunSecrets, add_temporary_secret
+from core.observability.secret_redaction import MAX_JSON_DEPTH, RunSecrets, add_temporary_secret
 from core.sessions.writer import StoredSession
 from core.signin.credentials import CredentialStore
 from core.signin.mcp import McpAuthorization
@@ -37,6 +40,7 @@ from core.signin.pending import PendingSignIns
 from core.signin.target import Credential, CredentialKind, Person, SignInTarget, host_label
 from core.tools.adk_confirmations import Account
 from core.tools.adk_requests import CREDENTIAL_CALL, CredentialOwner, set_credential_owner
+from core.tools.results import convert_object
 
 #: ADK: prefix of the state key under which a tool finds a credential.
 _STATE_PREFIX = "temp:"
@@ -214,10 +218,18 @@ class RunCredentials(BaseCredentialService):
         for key in [key for key in state if _is_shared(key)]:
             del state[key]
 
-    def remove_secrets(self, delta: dict[str, Any]) -> None:
-        """Remove values with a credential from a change of ADK's state, in place."""
+    def clean_event(self, event: Event) -> None:
+        """Remove credentials from an event, in place."""
+        self._remove_secrets(event.actions.state_delta)
+        event.custom_metadata = self._mask(event.custom_metadata)
+        event.output = self._mask(event.output)
+        for response in event.get_function_responses():
+            response.response = self._mask(response.response)
+
+    def _remove_secrets(self, delta: dict[str, Any]) -> None:
+        """Remove values with a credential from ADK's state or a change of it, in place."""
         for key, value in list(delta.items()):
-            if _is_shared(key) or (not key.startswith(_STATE_PREFIX) and self._has_secret(value)):
+            if _is_shared(key) or self._has_secret(key) or self._has_secret(value):
                 del delta[key]
 
     async def run_tool(
@@ -256,10 +268,11 @@ class RunCredentials(BaseCredentialService):
             requested.clear()
             result = {"error": f"{tool.name} was not called: {error}. Say that it was not done, and why."}
         finally:
-            self.remove_secrets(tool_context.actions.state_delta)
+            self._remove_secrets(tool_context.session.state)  # an instruction may read it
+            self._clean_actions(tool_context.actions)
             if token is not None:
                 _child_requests.reset(token)
-        return self.secrets.mask(result) if self._has_secret(result) else result
+        return self._mask(result)
 
     async def _inject(self, tool: BaseTool, tool_context: ToolContext, given: dict[str, Credential]) -> Sequence[str]:
         """Write the credentials for a tool to the state of its call, and return the state's keys.
@@ -368,15 +381,34 @@ class RunCredentials(BaseCredentialService):
             oauth = credential.oauth2 if isinstance(credential, AuthCredential) else None
             if oauth is not None and oauth.client_id and oauth.client_secret:
                 self._client_secrets[oauth.client_id] = oauth.client_secret
-        return read_target(config, self._client_secrets)
+        target = read_target(config, self._client_secrets)
+        endpoint = getattr(tool, "endpoint", None)  # of an OpenAPI tool
+        if target.kind is CredentialKind.OAUTH or endpoint is None:
+            return target
+        # ADK gives all API keys in the same header the same `credential_key`
+        return replace(target, label=f"{target.label} ({urlsplit(endpoint.base_url).netloc})")
 
     def _hide(self, credential: Credential) -> None:
         for text in _list_forms(credential):
             self.secrets.add(text)
             add_temporary_secret(text)
 
+    def _clean_actions(self, actions: EventActions) -> None:
+        self._remove_secrets(actions.state_delta)
+        for confirmation in actions.requested_tool_confirmations.values():
+            confirmation.hint = self._mask(confirmation.hint)
+            confirmation.payload = self._mask(confirmation.payload)
+
     def _has_secret(self, value: Any) -> bool:
-        return not self.secrets.is_empty and self.secrets.mask(value) != value
+        return self._mask(value) is not value
+
+    def _mask(self, value: Any) -> Any:
+        """Return a value of any type without credentials: the same one if it has none, else a plain copy."""
+        if self.secrets.is_empty:
+            return value
+        plain = _to_plain(value)
+        masked = self.secrets.mask(plain)
+        return value if masked == plain else masked
 
 
 def add_credential_calls(context: InvocationContext, event: Event) -> None:
@@ -521,6 +553,23 @@ def _is_shared(key: str) -> bool:
 def _is_credential(value: Any) -> bool:
     has_type = isinstance(value, Mapping) and not {"auth_type", "authType"}.isdisjoint(value)
     return has_type or isinstance(value, AuthCredential)
+
+
+def _to_plain(value: Any, depth: int = 0) -> Any:
+    """Return a value as mappings, lists, scalars and bytes, to a depth below which `RunSecrets.mask` hides all."""
+    match value:
+        case bytearray() | memoryview():
+            return bytes(value)
+        case BaseModel() if depth <= MAX_JSON_DEPTH:
+            return _to_plain(value.model_dump(), depth)
+        case Mapping() if depth <= MAX_JSON_DEPTH:
+            return {_to_plain(key, depth): _to_plain(item, depth + 1) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset() if depth <= MAX_JSON_DEPTH:
+            return [_to_plain(item, depth + 1) for item in value]
+        case None | bool() | int() | float() | str() | bytes() | BaseModel() | Mapping() | list() | tuple():
+            return value
+        case _:
+            return convert_object(value)
 
 
 def _list_forms(credential: Credential) -> Iterator[str]:

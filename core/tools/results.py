@@ -68,7 +68,7 @@ class _ResultConverter:
                     else self._convert_items(result, depth)
                 )
             case _:
-                return self.convert(_to_json(result) if depth <= _MAX_DEPTH else _CUT_NOTE, depth + 1)
+                return self.convert(convert_object(result) if depth <= _MAX_DEPTH else _CUT_NOTE, depth + 1)
 
     def _convert_mapping(self, result: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         converted = dict[str, Any]()
@@ -99,7 +99,8 @@ class _ResultConverter:
         return self._characters <= 0 or self._values <= 0
 
 
-def _to_json(value: Any) -> Any:
+def convert_object(value: Any) -> Any:
+    """Return an object of any type as JSON; long bytes and a value that contains itself are only described."""
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode() if len(value) <= _MAX_INLINE_BYTES else f"({len(value)} bytes)"
     try:

@@ -25,12 +25,13 @@ from core.agents.events import StreamEvent
 from core.agents.factory import create_plugins
 from core.agents.runtime import AgentRuntime
 from core.errors import SignInError
-from core.messages.identity import User
+from core.messages.identity import ANONYMOUS_USER, User
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.privacy.vault import Vault
 from core.sessions import state as scopes
 from core.sessions.artifacts import ArtifactService
+from core.sessions.memory import MemoryService
 from core.sessions.service import SessionService
 from core.signin.adk import SignInService, read_target
 from core.signin.credentials import CredentialStore
@@ -173,7 +174,13 @@ class Bot:
         app = App(name="asks", root_agent=root, plugins=create_plugins(ToolCallLog(self.database)))
         sessions = SessionService(self.database, TokenCounter(self._folder))
         artifacts = ArtifactService(self.database)
-        runtime = AgentRuntime(app, sessions, artifacts=artifacts, sign_ins=sign_ins if is_on else None)
+        runtime = AgentRuntime(
+            app,
+            sessions,
+            artifacts=artifacts,
+            memory=MemoryService(self.database),
+            sign_ins=sign_ins if is_on else None,
+        )
         self._stack.push_async_callback(runtime.aclose)
         return Conversation(runtime, sessions, self.database)
 
@@ -252,7 +259,11 @@ def list_forms(secret: str) -> list[bytes]:
     return [secret.encode(), base64.b64encode(secret.encode()).rstrip(b"="), quote(secret, safe="").encode()]
 
 
-@pytest.mark.parametrize("speakers", [(), (ADA, GRACE), (BOT,)], ids=["nobody", "two people", "a bot"])
+@pytest.mark.parametrize(
+    "speakers",
+    [(), (ADA, GRACE), (BOT,), (ANONYMOUS_USER,), (ADA, ANONYMOUS_USER)],
+    ids=["nobody", "two people", "a bot", "a hook", "somebody who was forgotten"],
+)
 async def test_a_run_without_one_person_acts_as_nobody(bot: Bot, service: Service, speakers: tuple[User, ...]) -> None:
     conversation = bot.create([service.function()], CALL)
     (request,) = (await run(conversation, "run-1", ADA)).sign_ins
