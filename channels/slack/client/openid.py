@@ -5,6 +5,7 @@ Slack: docs.slack.dev/authentication/sign-in-with-slack. There is no PKCE: it ma
 (github.com/paradigmxyz/centaur/pull/1101). The nonce in the ID token binds the code to the browser instead.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +20,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.api import is_transient, parse_error
 from core.errors import SignInError, SignInUnavailableError
 from core.signin.target import Person
+
+#: Log of the SDK's client, whose DEBUG lines have authorization codes.
+_sdk_log = logging.getLogger(f"{__name__}.sdk")
+_sdk_log.setLevel(logging.INFO)
 
 ISSUER = "https://slack.com"
 
@@ -43,7 +48,7 @@ class SlackIdentityProvider:
 
     def __init__(self, api_url: str, client_id: str, client_secret: str) -> None:
         self._url = api_url.removesuffix("api/") + "openid/connect/"
-        self._web = AsyncWebClient(base_url=api_url, timeout=TIMEOUT_SECONDS, retry_handlers=[])
+        self._web = AsyncWebClient(base_url=api_url, timeout=TIMEOUT_SECONDS, retry_handlers=[], logger=_sdk_log)
         self._client_id = client_id
         self._client_secret = client_secret
 
