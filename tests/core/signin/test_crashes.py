@@ -168,11 +168,13 @@ class SignInRun(CrashRun):
                 assert (status, words.ALREADY_CONNECTED in page) == (410, is_connected), page
 
     async def _open(self, browser: Browser, url: str, method: str = "GET") -> tuple[int, str]:
-        """Open a page at the next worker; load it again while no worker answers."""
+        """Open a page at the next worker; load it again until a worker can answer."""
         async with asyncio.timeout(SETTLE_SECONDS):
             while True:
                 with suppress(aiohttp.ClientError):
-                    return await browser.open(url.replace(self._addresses[0], next(self._balancer)), method)
+                    status, page = await browser.open(url.replace(self._addresses[0], next(self._balancer)), method)
+                    if status != 503:  # the worker starts or stops
+                        return status, page
                 await asyncio.sleep(0.1)
 
     async def _disconnect(self, conversation: BotConversation, user: str) -> None:
