@@ -65,7 +65,10 @@ class CrashRun:
         }
 
     async def run(self, crash: Crash | None, *, workers: int = 1) -> tuple[bool, Mapping[str, int], list[str]]:
-        """Return whether the crash point was reached, the passages of the last process, and the faults."""
+        """Return whether the crash point was reached, the passages of the last process, and the faults.
+
+        There are no passages with several workers.
+        """
         conversation = self.platform.start_conversation()
         if isinstance(conversation.chat, DiscordChat):  # else a message that a crash loses is not found
             place = f"discord:{self.platform.simulator.guild_id}:{conversation.chat.place.id}"
@@ -86,7 +89,8 @@ class CrashRun:
         faults += [f"the person fails: {error!r}"] if isinstance(error, Exception) else []
         faults += await self._find_faults(conversation)
         passages = self.folder / PASSAGES
-        return codes[0] == -signal.SIGKILL, json.loads(passages.read_text()) if passages.exists() else {}, faults
+        has_passages = workers == 1 and passages.exists()  # several workers write the file at the same time
+        return codes[0] == -signal.SIGKILL, json.loads(passages.read_text()) if has_passages else {}, faults
 
     async def _ask(self, conversation: BotConversation) -> None:
         await self.platform.wait_for(lambda: self.platform.is_connected, timeout=SETTLE_SECONDS)
