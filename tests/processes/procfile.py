@@ -5,9 +5,11 @@ Heroku: devcenter.heroku.com/articles/procfile and devcenter.heroku.com/articles
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -174,7 +176,12 @@ class Foreman:
 
 
 def find_free_port() -> int:
-    """Return the number of a TCP port that is free on this machine."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """Return the number of a TCP port that is free on this machine, also while a process restarts.
+
+    Linux: it gives ports from 32768 on to outgoing connections (`ip_local_port_range`), and these are not returned.
+    """
+    while True:
+        port = secrets.choice(range(20_000, 32_768))
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
