@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from core.observability import secret_redaction
 from tests.fixtures import empty_databases
 from tests.processes import shared_setup
 from tests.processes.fork_server import ForkServer, start_fork_server
@@ -98,6 +99,13 @@ def _share_setup() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         shared_setup.share_one_time_work(patch.setattr)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redact the secrets of a test in this test only: they may be ordinary words."""
+    monkeypatch.setattr(secret_redaction, "_known", set(secret_redaction._known))
+    monkeypatch.setattr(secret_redaction, "_temporary", dict(secret_redaction._temporary))
 
 
 @pytest.fixture(scope="session")
