@@ -446,6 +446,24 @@ async def test_a_refresh_does_not_restore_a_deleted_sign_in(
     assert provider.server.grants[0].is_revoked, "the new tokens are revoked too"
 
 
+async def test_a_refresh_that_ends_after_a_deletion_stores_nothing(
+    database: FailingDatabase, store: CredentialStore, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, first = await sign_in(database, store, provider)
+    await expire(database, store, target, first)
+    refresh = provider.oauth.refresh
+
+    async def refresh_and_delete(*args: Any) -> Credential:
+        renewed = await refresh(*args)
+        assert len(await store.delete_person(ADA)) == 1
+        return renewed
+
+    monkeypatch.setattr(provider.oauth, "refresh", refresh_and_delete)
+    assert await store.get(ADA, "app", target) is None
+    assert await count_rows(database, vault) == 0
+    assert provider.server.grants[0].is_revoked
+
+
 async def test_a_refresh_does_not_replace_a_new_sign_in(
     database: FailingDatabase, store: CredentialStore, other_worker: CredentialStore, provider: Provider
 ) -> None:
