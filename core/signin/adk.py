@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi.openapi.models import APIKey, HTTPBase, HTTPBearer, OAuth2
+from google.adk.agents import LlmAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.readonly_context import ReadonlyContext
@@ -358,6 +359,8 @@ class RunCredentials(BaseCredentialService):
             if (children := _child_requests.get()) is not None:
                 children.append(request)
             raise SignInError(f"{label} is not connected yet")
+        if not isinstance(tool_context.get_invocation_context().agent, LlmAgent):
+            raise SignInError(f"a step of a workflow cannot ask the user to connect {label}: an agent's tool can")
         if self._was_requested(tool_context, request.config.credential_key):
             raise SignInError(f"the user has not connected {label}, or it does not accept the sign-in")
         call = tool_context.session.id, tool_context.invocation_id, tool_context.function_call_id or ""

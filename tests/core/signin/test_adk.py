@@ -19,6 +19,7 @@ from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTo
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.openapi_tool import OpenAPIToolset
 from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import BaseNode, Workflow
 from google.genai import types
 
 from core.agents.events import StreamEvent
@@ -166,11 +167,14 @@ class Bot:
 
     def create(self, tools: Sequence[Any], *answers: Answer, is_on: bool = True) -> Conversation:
         """Start an agent with tools, whose model gives these answers."""
+        root = LlmAgent(name="root", model=adapter(ScriptedProvider(*answers)), tools=list(tools))
+        return self.start(root, is_on=is_on)
+
+    def start(self, root: BaseNode, *, is_on: bool = True) -> Conversation:
         secrets = {client.id: client.secret for client in self.provider.server.clients.values()}
         sign_ins = SignInService(
             self.store, self.pending, platforms=("slack",), client_secrets=secrets, servers=self.servers
         )
-        root = LlmAgent(name="root", model=adapter(ScriptedProvider(*answers)), tools=list(tools))
         app = App(name="asks", root_agent=root, plugins=create_plugins(ToolCallLog(self.database)))
         sessions = SessionService(self.database, TokenCounter(self._folder))
         artifacts = ArtifactService(self.database)
@@ -387,6 +391,19 @@ async def test_an_agent_that_is_a_tool_asks_by_its_call(bot: Bot, service: Servi
     assert (await run(conversation, "run-1", ADA, decisions=[decision])).text == "Done."
     answers = [answer for event in await conversation.history() for answer in event.get_function_responses()]
     assert answers[-1].response == {"result": "It is ada."}
+
+
+async def test_a_step_of_a_workflow_says_that_it_cannot_ask(bot: Bot, service: Service) -> None:
+    def begin(node_input: Any) -> dict[str, str]:
+        return {}
+
+    edges: Any = [("START", begin, service.function())]
+    ended = await run(bot.start(Workflow(name="root", edges=edges)), "run-1", ADA)
+    assert ended.sign_ins == ()
+    assert "a step of a workflow cannot ask" in ended.text
+    await connect(bot, service.function())
+    ended = await run(bot.start(Workflow(name="root", edges=edges)), "run-2", ADA)
+    assert ended.text == "ada"
 
 
 async def test_one_key_of_two_services_needs_two_sign_ins(bot: Bot, service: Service) -> None:
