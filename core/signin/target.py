@@ -12,7 +12,7 @@ from core.messages.identity import User
 
 
 class CredentialKind(StrEnum):
-    """How a person proves who they are.
+    """Kinds of credentials of a person.
 
     Attributes:
         API_KEY: a key that the person types.
