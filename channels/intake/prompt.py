@@ -163,9 +163,11 @@ class PromptBuilder:
         Tools have the rights that all of them have. They are the authors of the turn's messages. If the run has read
         more before, or `continues` another one by an answer to its question, they are also the authors of its earlier
         messages and of the runs that it continues, and the people who answered its questions. A person who only
-        approves or retries is not among them.
+        approves or retries is not among them. The result of a job of several people adds a person without rights.
         """
         speakers = {author.id: author for author in prompt.authors}
+        if any(message.trigger is not None and message.trigger.is_shared for message in turn.messages):
+            speakers[ANONYMOUS_USER.id] = ANONYMOUS_USER
         is_new_run = turn.run is None and turn.kind in ("message", "revise") and not turn.is_resumed
         if is_new_run and not continues:
             return list(speakers.values())

@@ -30,6 +30,7 @@ class Trigger:
         target: `DIRECT`, or the platform's id of the channel in which the turn begins; empty for the message's address.
         agent: the name of the agent; empty for that of the session.
         outcome: of a job, how it ended.
+        is_shared: of a job, whether words of several people led to it: then its turn has the rights of nobody.
     """
 
     kind: TriggerKind
@@ -40,3 +41,4 @@ class Trigger:
     target: str = ""
     agent: str = ""
     outcome: JobOutcome = "done"
+    is_shared: bool = False

@@ -242,7 +242,8 @@ async def _start_job(tool: BaseTool, run: Callable[[], Awaitable[Any]]) -> dict[
                 return JobResult(secrets.mask(describe_tool_error(tool.name, error)), "failed")
         return JobResult.from_json(secrets.mask(to_jsonable_python(result, fallback=str)))
 
-    id_ = await jobs.start(call, automation.message, work, target=automation.job_target)
+    target = automation.job_target
+    id_ = await jobs.start(call, automation.message, work, target=target, is_shared=automation.is_shared)
     return {"status": "pending", "job": id_, "note": PENDING_NOTE}
 
 

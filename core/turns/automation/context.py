@@ -37,6 +37,11 @@ class AutomationContext:
     has_schedules: bool = False
 
     @property
+    def is_shared(self) -> bool:
+        """Whether words of several people, or of unknown ones, are in the run."""
+        return len(self.speakers) != 1
+
+    @property
     def job_target(self) -> str:
         """The `Trigger.target` of a job's result: this conversation, or else a direct message to the author."""
         return "" if self.can_post else DIRECT

@@ -50,7 +50,9 @@ class JobRunner:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._open = set[str]()  # from before a job is stored until after its end is
 
-    async def start(self, call: ToolInvocation, message: InboxMessage, work: Work, *, target: str = "") -> str:
+    async def start(
+        self, call: ToolInvocation, message: InboxMessage, work: Work, *, target: str = "", is_shared: bool = False
+    ) -> str:
         """Store the job of a call, begin its work unless an earlier attempt has, and return the job's id.
 
         Raises:
@@ -60,7 +62,9 @@ class JobRunner:
         self._open.add(own_id)
         id_ = ""
         try:
-            id_ = await self.store.create(own_id, call, message, target=target, owner=self._lease.worker_id)
+            id_ = await self.store.create(
+                own_id, call, message, target=target, is_shared=is_shared, owner=self._lease.worker_id
+            )
         finally:
             if id_ != own_id:
                 self._open.discard(own_id)

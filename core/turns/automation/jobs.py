@@ -131,6 +131,7 @@ class JobStore:
         message: InboxMessage,
         *,
         target: str = "",
+        is_shared: bool = False,
         owner: str | None = None,
         key: str = "",
         external_id: str | None = None,
@@ -140,6 +141,7 @@ class JobStore:
         Args:
             message: the message whose turn makes the call; the result begins a turn for its author, in its session.
             target: the `Trigger.target` of that turn.
+            is_shared: see `Trigger.is_shared`.
             owner: the id of the worker that runs the job; None for a ticket.
             key: the key of a ticket; it replaces that of an earlier attempt. Without a key, only a program with access
                 to the database finishes the ticket.
@@ -150,7 +152,7 @@ class JobStore:
             ToolError: too many jobs of the author run.
         """
         agent = message.trigger.agent if message.trigger else ""
-        trigger = Trigger("job", id_, call.tool, 0.0, target=target, agent=agent)
+        trigger = Trigger("job", id_, call.tool, 0.0, target=target, agent=agent, is_shared=is_shared)
         answered = replace(
             message,
             event_key=get_event_key(id_),

@@ -65,7 +65,12 @@ async def get_ticket() -> Ticket:
         raise ToolError("get_ticket works within a tool call of a turn of Slack or Discord, and not in the background")
     key = new_key()
     id_ = await automation.jobs.store.create(
-        new_job_id(), call, automation.message, target=automation.job_target, key=key
+        new_job_id(),
+        call,
+        automation.message,
+        target=automation.job_target,
+        is_shared=automation.is_shared,
+        key=key,
     )
     url = automation.jobs.public_url
     return Ticket(id_, key, f"{url}{TICKETS_PATH}{id_}" if url else "")
@@ -84,7 +89,12 @@ async def store_pending_call(result: Any) -> None:
     ids = (result.get(name) for name in _EXTERNAL_ID_NAMES)
     external_id = next((str(id_) for id_ in ids if id_), None)
     await automation.jobs.store.create(
-        new_job_id(), call, automation.message, target=automation.job_target, external_id=external_id
+        new_job_id(),
+        call,
+        automation.message,
+        target=automation.job_target,
+        is_shared=automation.is_shared,
+        external_id=external_id,
     )
 
 

@@ -289,24 +289,31 @@ async def test_a_regenerated_answer_has_a_job_of_its_own(platform: str, tmp_path
         assert [job.state for job in await list_jobs(chat)] == ["finished"] * 2
 
 
-async def test_a_job_of_several_authors_is_that_of_the_newest(platform: str, tmp_path: Path) -> None:
+async def test_a_job_of_several_authors_mentions_the_newest_and_has_no_rights(platform: str, tmp_path: Path) -> None:
     begin = asyncio.Event()
 
     async def count_stars() -> int:
         """Count the stars."""
         return 9_096
 
+    def tell_speaker(tool_context: ToolContext) -> str:
+        """Tell who speaks."""
+        speakers.append(tool_context.state["temp:speaker"]["id"])
+        return "told"
+
+    speakers = list[str]()
+
     def answer(request: ReceivedRequest) -> Any:
         if "wait" in request.text and "tool" not in [role for role, _ in request.messages]:
             return [Pause(begin), Say("waited")]
         if "The background job" in request.text:
-            return "told"
+            return "told" if request.messages[-1][0] == "tool" else [CallTool("tell_speaker", {}, id="call_2")]
         return "It runs." if request.messages[-1][0] == "tool" else [CallTool("count_stars", {}, id="call_1")]
 
-    tool = FunctionTool(background(count_stars))
+    tools = [FunctionTool(background(count_stars)), FunctionTool(tell_speaker)]
     async with (
         run_simulator(platform) as simulator,
-        run_conversation(simulator, tmp_path, answer, core={"tools": [tool]}, follow="everyone") as chat,
+        run_conversation(simulator, tmp_path, answer, core={"tools": tools}, follow="everyone") as chat,
     ):
         placing = asyncio.create_task(chat.bot.triggered.run_placing({platform: chat.bot.adapter.place}))
         try:
@@ -318,6 +325,7 @@ async def test_a_job_of_several_authors_is_that_of_the_newest(platform: str, tmp
             begin.set()
             texts = await wait_for_texts(chat, lambda found: found[-1:] == ["told"])
             assert any(text.startswith("@linus" if platform == "slack" else "@Linus") for text in texts), texts
+            assert speakers == [""]
         finally:
             placing.cancel()
             await asyncio.wait([placing])
