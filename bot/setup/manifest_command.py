@@ -24,9 +24,10 @@ def format_manifest(platform: SetupPlatform, settings: SignInSection) -> str:
         case SetupPlatform.SLACK:
             from channels.slack import manifest as slack  # noqa: PLC0415 - imports one platform only
 
-            address = EXAMPLE_URL if settings.slack_mode == "http" else ""
-            oauth_address = EXAMPLE_URL if settings.slack_client_id else ""
-            sign_in_address = (settings.public_url or EXAMPLE_URL) if settings.slack_sign_in_client_id else ""
+            public_url = settings.public_url or EXAMPLE_URL
+            address = public_url if settings.slack_mode == "http" else ""
+            oauth_address = public_url if settings.slack_client_id else ""
+            sign_in_address = public_url if settings.slack_sign_in_client_id else ""
             manifest = slack.manifest(
                 prompts=settings.prompts,
                 address=address,

@@ -121,7 +121,7 @@ class McpConfig(BaseModel):
             raise ValueError("it must have one header: people enter one value")
         for name, label in values.items():
             if not _HEADER.fullmatch(name) or not label.strip():
-                raise ValueError('it must be a header and the name of its value: { "X-Api-Key" = "Your API key" }')
+                raise ValueError('it must be a header and the name of the service: { "X-Api-Key" = "Harbour Weather" }')
         return values
 
 

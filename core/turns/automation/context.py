@@ -38,7 +38,7 @@ class AutomationContext:
 
     @property
     def is_shared(self) -> bool:
-        """Whether words of several people, or of unknown ones, are in the run."""
+        """True if words of several people, or of nobody known, are in the run."""
         return len(self.speakers) != 1
 
     @property

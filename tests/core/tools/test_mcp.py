@@ -78,8 +78,11 @@ def load(tmp_path: Path) -> Load:
         ("[x]\nurl='u'\nauth='oauth'\nperson_headers={K='Key'}", "[x] it must have either auth or person_headers"),
         ("[x]\nurl='u'\nscopes=['a']", '[x] scopes need auth = "oauth"'),
         ("[x]\nurl='u'\nperson_headers={A='a', B='b'}", "[x.person_headers] it must have one header"),
-        ("[x]\nurl='u'\nperson_headers={'A:'='a'}", "[x.person_headers] it must be a header and the name of its value"),
-        ("[x]\nurl='u'\nperson_headers={A=' '}", "[x.person_headers] it must be a header and the name of its value"),
+        (
+            "[x]\nurl='u'\nperson_headers={'A:'='a'}",
+            "[x.person_headers] it must be a header and the name of the service",
+        ),
+        ("[x]\nurl='u'\nperson_headers={A=' '}", "[x.person_headers] it must be a header and the name of the service"),
         ("[x]\ncommand='a'\nenv={K='${NO_SUCH_WORD}'}", "[x.env] names the variable NO_SUCH_WORD, which is not set"),
     ],
 )
