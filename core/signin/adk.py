@@ -246,6 +246,7 @@ class RunCredentials(BaseCredentialService):
         given = dict[str, Credential]()
         renewed = set[str]()
         children = list[_Request]()
+        outer = _child_requests.get()
         token = _child_requests.set(children) if isinstance(tool, AgentTool) else None
         try:
             while True:
@@ -253,9 +254,11 @@ class RunCredentials(BaseCredentialService):
                 result = await run(args=args, tool_context=tool_context)
                 for key in injected:
                     tool_context.actions.state_delta.pop(key, None)
-                if children and isinstance(tool_context.session, StoredSession):
-                    self._requests[call_id] = children.pop()
-                    requested[call_id] = self._requests[call_id].config
+                if children:  # tools of the agent, which have tried the person's credentials
+                    if isinstance(tool_context.session, StoredSession):
+                        requested[call_id] = children[-1].config
+                        await self._ask(tool, tool_context, children[-1])
+                    break
                 if not requested:
                     break
                 (config,) = requested.values()
@@ -268,11 +271,16 @@ class RunCredentials(BaseCredentialService):
         except (SignInError, SignInUnavailableError) as error:
             requested.clear()
             result = {"error": f"{tool.name} was not called: {error}. Say that it was not done, and why."}
+        except BaseException:
+            requested.clear()  # ADK would store its own authorization URL and verifier, and end the run
+            raise
         finally:
             self._remove_secrets(tool_context.session.state)  # an instruction may read it
             self._clean_actions(tool_context.actions)
             if token is not None:
                 _child_requests.reset(token)
+                if outer is not None:
+                    outer += children
         return self._mask(result)
 
     async def _inject(self, tool: BaseTool, tool_context: ToolContext, given: dict[str, Credential]) -> Sequence[str]:
@@ -285,7 +293,7 @@ class RunCredentials(BaseCredentialService):
         targets = await self._find_targets(tool, tool_context)
         keys = {key for key, value in state.items() if key.startswith(_STATE_PREFIX) and _is_credential(value)}
         changes: dict[str, Any] = dict.fromkeys(keys)
-        for key, target in targets.items():
+        for key, target in targets.items() if not isinstance(tool, AgentTool) else ():  # its own tools get theirs
             if (credential := await self.get_credential(target)) is not None:
                 given[key] = credential
                 adk_credential = to_adk_credential(target, credential)
@@ -365,7 +373,7 @@ class RunCredentials(BaseCredentialService):
             raise SignInError(f"the user has not connected {label}, or it does not accept the sign-in")
         call = tool_context.session.id, tool_context.invocation_id, tool_context.function_call_id or ""
         if not await service.pending.put(self._person, *call, request.target):
-            raise SignInError("the user was asked to sign in too often today")
+            raise SignInError("the user was asked to sign in too often")
         person = self._person
         set_credential_owner(request.config, CredentialOwner(person.platform, person.workspace, person.id, label))
         if tool_context.tool_confirmation is not None:  # see `add_credential_calls`

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import OtherBrowserError, OtherPersonError, SignInDoneError, SignInLinkError
+from core.errors import OtherBrowserError, OtherPersonError, SettingsError, SignInDoneError, SignInLinkError
 from core.messages.identity import User
 from core.privacy.vault import Vault
 from core.signin.credentials import CredentialStore
@@ -209,7 +209,10 @@ class SignInFlow:
     async def get_confirmation(self, token: str) -> Confirmation:
         """Return the facts for the page of a link; nothing changes."""
         request_id, secret = _split(token)
-        value = await self._vault.get(_name(request_id))
+        try:
+            value = await self._vault.get(_name(request_id))
+        except SettingsError:  # sealed with another SECRET_KEY
+            value = None
         if value is None or not _is_step(value, _Step.LINK, secret):
             await self._get_open(request_id)  # its error may be that the account is connected
             raise SignInLinkError(f"request {request_id}: the link is used, void or expired")
@@ -315,14 +318,18 @@ class SignInFlow:
         self, request_id: str, progress: _Progress, target: SignInTarget, credential: Credential
     ) -> Connection:
         request, _ = await self._get_open(request_id)
+        was_saved = False
 
         async def save(connection: AsyncConnection) -> None:
+            nonlocal was_saved
+            was_saved = True
             await self._credentials.save(connection, progress.person, request.app_name, target, credential)
 
         person = progress.person
         user = User(person.id, progress.name, platform=person.platform, workspace=person.workspace)
         decided = await self._requests.complete_sign_in(request_id, save, user)
-        is_connected = decided.is_first and decided.request is not None and decided.request.verdict == "connected"
+        # the transaction is repeated if the response to its commit is lost: then the request is decided already
+        is_connected = was_saved and decided.request is not None and decided.request.verdict == "connected"
         if not isinstance(decided.request, SignInRequest) or not is_connected:
             raise SignInLinkError(f"request {request_id} was decided during the sign-in")
         return Connection(decided.request, target.label, self._identities[progress.person.platform].label)
@@ -358,7 +365,10 @@ class SignInFlow:
                 raise OtherBrowserError(f"request {request_id}: another browser has the step {step}")
             return True
 
-        value = await self._vault.take(_name(request_id), is_expected)
+        try:
+            value = await self._vault.take(_name(request_id), is_expected)
+        except SettingsError:
+            value = None
         if value is None:
             await self._get_open(request_id)  # its error may be that the account is connected
             raise SignInLinkError(f"request {request_id}: the step {step} is used, void or expired")

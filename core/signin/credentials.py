@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import BackgroundTasks
-from core.errors import GrantLostError, SettingsError, SignInUnavailableError
+from core.errors import GrantLostError, SettingsError, SignInUnavailableError, StoreError
+from core.observability.secret_redaction import format_error
 from core.privacy.vault import Vault
 from core.signin.oauth import TIMEOUT_SECONDS, OAuthClient
 from core.signin.pending import PENDING_PREFIX
@@ -29,7 +30,7 @@ from core.store.upsert import build_insert
 log = logging.getLogger(__name__)
 
 #: Seconds before its expiry from which an access token is refreshed.
-REFRESH_MARGIN_SECONDS = 60.0
+REFRESH_MARGIN_SECONDS = 10.0
 
 #: Seconds after which another worker takes over the refresh of a worker that died.
 CLAIM_SECONDS = 30.0
@@ -195,7 +196,6 @@ class CredentialStore:
 
     async def aclose(self) -> None:
         """Wait for the refreshes that run, whose refresh tokens may be used up already."""
-        self._refreshes.is_stopping = True
         await self._refreshes.drain(TIMEOUT_SECONDS)
 
     async def _list(self, condition: sa.ColumnElement[bool]) -> Sequence[SignIn]:
@@ -244,10 +244,13 @@ class CredentialStore:
         await self._vault.put(_vault_name(row), value, connection=connection)
 
     async def _save_use(self, row: sa.Row[Any]) -> None:
-        """Store the time of this use, at most once a minute."""
+        """Store the time of this use, at most once a minute; a failure is only logged."""
         if row.used_at is None or row.used_at < time.time() - USED_SECONDS:
             update = sa.update(sign_ins).where(sign_ins.c.id == row.id).values(used_at=self._database.now)
-            await self._database.run(update.returning(sign_ins.c.id))
+            try:
+                await self._database.run(update.returning(sign_ins.c.id))
+            except StoreError as error:
+                log.warning("the last use of a sign-in cannot be stored: %s", format_error(error))
 
     # Refresh
 

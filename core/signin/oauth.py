@@ -115,9 +115,6 @@ class OAuthClient:
             "audience": target.audience,
         }
         query = {
-            "access_type": "offline",
-            "prompt": "consent",
-            **url.query,
             "response_type": "code",
             "client_id": target.client_id,
             "redirect_uri": redirect_uri,
@@ -126,7 +123,8 @@ class OAuthClient:
             "code_challenge_method": "S256",
             **{name: value for name, value in optional.items() if value},
         }
-        return str(url.with_query(query))
+        own = {"access_type": "offline", "prompt": "consent"}
+        return str(url.extend_query({k: v for k, v in own.items() if k not in url.query}).update_query(query))
 
     async def exchange_code(self, target: SignInTarget, *, code: str, redirect_uri: str, verifier: str) -> Credential:
         """Exchange an authorization code for tokens.
@@ -301,7 +299,7 @@ def _read_credential(target: SignInTarget, answer: Mapping[str, Any], before: Cr
         secret=token,
         refresh_token=refresh_token if isinstance(refresh_token, str) and refresh_token else before.refresh_token,
         expires_at=_read_expiry(answer.get("expires_in")),
-        scopes=_read_scopes(answer.get("scope")) or before.scopes or target.scopes,
+        scopes=_read_scopes(answer.get("scope")) or before.scopes or (*target.scopes, *target.added_scopes),
         account=_read_account(answer.get("id_token")) or before.account,
     )
 

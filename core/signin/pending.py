@@ -27,8 +27,7 @@ class PendingSignIns:
         if await self._vault.count(f"{PENDING_PREFIX}{person}/") >= MAX_TARGETS:
             return False
         name = _get_name(person, session, run, call_id)
-        await self._vault.reserve(name, seconds=self._seconds)
-        await self._vault.put(name, target.to_json())
+        await self._vault.put(name, target.to_json(), seconds=self._seconds)
         return True
 
     async def get(self, person: Person, session: str, run: str, call_id: str) -> SignInTarget | None:

@@ -131,7 +131,8 @@ class _ConnectionPool:
                 self._close(key)
 
     async def aclose(self) -> None:
-        for key in list(self._connections):
+        """Close unused connections: ADK closes the toolsets of an agent that is a tool after each of its calls."""
+        for key in [key for key, connection in self._connections.items() if not connection.uses]:
             self._close(key)
         await self._closing.drain(_CLOSE_SECONDS)
 

@@ -274,7 +274,7 @@ class _JobContext(ToolContext):
             function_call_id=call.function_call_id,
             tool_confirmation=call.tool_confirmation,
         )
-        self._state = _JobState(deepcopy(call.state.to_dict()), {})
+        self._state = _JobState(deepcopy(call.state.to_dict()), self.actions.state_delta)
 
     async def save_artifact(self, *_: Any, **__: Any) -> int:
         raise _refuse("save a file")

@@ -426,6 +426,7 @@ async def trigger_every_event(slack: SlackSimulator) -> None:
     slack.add_user("eve")
     await slack.join_channel("eve", "random", inviter="ada")
     await slack.leave_channel("eve", "random")
+    slack.deactivate_user("eve")
     for author in (await slack.post_message("ada", "random", "hello"), slack.messages("random")[-1]):
         await slack.add_reaction("ada", author, "wave")
         await slack.remove_reaction("ada", author, "wave")

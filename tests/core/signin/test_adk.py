@@ -393,6 +393,32 @@ async def test_an_agent_that_is_a_tool_asks_by_its_call(bot: Bot, service: Servi
     assert answers[-1].response == {"result": "It is ada."}
 
 
+async def test_an_agent_within_an_agent_that_is_a_tool_asks_by_the_outer_call(bot: Bot, service: Service) -> None:
+    def create(*answers: Answer) -> AgentTool:
+        inner = LlmAgent(name="inner", model=adapter(ScriptedProvider(*answers)), tools=[service.function()])
+        script = ScriptedProvider([ToolCall("c9", "inner", {"request": "who?"}), Done()], "Inner says so.")
+        return AgentTool(agent=LlmAgent(name="child", model=adapter(script), tools=[AgentTool(agent=inner)]))
+
+    call: Answer = [ToolCall("c0", "child", {"request": "who?"}), Done()]
+    (request,) = (await run(bot.create([create(CALL, "I cannot.")], call), "run-1", ADA)).sign_ins
+    decision = await bot.sign_in(request, "ada")
+    conversation = bot.create([create(CALL, "It is ada.")], "Done.")
+    assert (await run(conversation, "run-1", ADA, decisions=[decision])).text == "Done."
+
+
+async def test_a_tool_that_asks_and_fails_asks_nobody(bot: Bot, service: Service) -> None:
+    config = service.config()
+
+    async def whoami(tool_context: ToolContext) -> Any:
+        tool_context.request_credential(config)
+        raise ValueError("broken")
+
+    conversation = bot.create([FunctionTool(whoami)], CALL, "Sorry.")
+    ended = await run(conversation, "run-1", ADA)
+    assert (ended.text, ended.sign_ins) == ("Sorry.", ())
+    assert b"authUri" not in bot.read_files()
+
+
 async def test_a_step_of_a_workflow_says_that_it_cannot_ask(bot: Bot, service: Service) -> None:
     def begin(node_input: Any) -> dict[str, str]:
         return {}

@@ -162,7 +162,7 @@ async def test_a_failed_revocation_is_logged_without_the_token(
 def test_an_authorization_url_keeps_the_query_of_the_service() -> None:
     target = replace(
         SERVICE,
-        authorization_url="https://service.example/authorize?tenant=a%26b&prompt=none&state=theirs&scope=all",
+        authorization_url="https://service.example/authorize?tenant=a%26b&hd=one&hd=two&prompt=none&state=theirs&scope=all",
         scopes=("read write", "a+b"),
         resource="https://api.example/mcp",
         audience="api",
@@ -172,8 +172,10 @@ def test_an_authorization_url_keeps_the_query_of_the_service() -> None:
         target, redirect_uri=CALLBACK, state="s&t=u", verifier=verifier, nonce="n"
     )
     assert url.startswith("https://service.example/authorize?")
+    assert "&hd=one&hd=two&" in url
     assert read_query(url) == {
         "tenant": "a&b",
+        "hd": "two",
         "access_type": "offline",
         "prompt": "none",
         "response_type": "code",
