@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from http.cookies import SimpleCookie
@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import aiohttp
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bot.monitoring.health import HealthMonitor
 from bot.routes.sign_in import MAX_FORM_BYTES, SignInRoutes
@@ -396,6 +397,22 @@ async def test_a_decision_during_the_exchange_revokes_the_token(setup: Setup, mo
     assert (await setup.ada.open(redirect)).status == 410
     assert setup.service.requests[-1].path == "/revoke"
     assert await setup.find_credential() is None
+
+
+async def test_a_credential_stays_if_the_response_to_its_commit_is_lost(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write_twice(self: Database, work: Callable[[AsyncConnection], Awaitable[Any]], *, operation: str) -> Any:
+        for _ in range(2):
+            async with self.write() as connection:
+                result = await work(connection)
+        return result
+
+    redirect = await setup.consent(setup.ada)
+    monkeypatch.setattr(Database, "write_with_retries", write_twice)
+    assert (await setup.ada.open(redirect)).status == 200
+    assert setup.service.requests[-1].path == "/token"
+    assert await setup.find_credential() is not None
 
 
 async def test_a_link_is_created_for_the_person_of_an_open_request_only(setup: Setup) -> None:
