@@ -4,7 +4,6 @@ Credentials are only in the state of the call itself, under ADK's `temp:` keys, 
 tool returns or stores in ADK's state may have one.
 """
 
-import base64
 import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -14,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi.openapi.models import APIKey, HTTPBase, HTTPBearer, OAuth2
+from fastapi.openapi.models import HTTPBearer
 from google.adk.agents import LlmAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.readonly_context import ReadonlyContext
-from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, HttpAuth, HttpCredentials, OAuth2Auth
-from google.adk.auth.auth_schemes import OpenIdConnectWithConfig
+from google.adk.auth.auth_credential import AuthCredential
 from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.events.event import Event
@@ -35,10 +33,11 @@ from core.errors import SignInError, SignInUnavailableError
 from core.messages.identity import BOT_PREFIX, User
 from core.observability.secret_redaction import MAX_JSON_DEPTH, RunSecrets, add_temporary_secret
 from core.sessions.writer import StoredSession
+from core.signin.adk_credentials import is_credential, list_forms, read_target, to_adk_credential
 from core.signin.credentials import CredentialStore
 from core.signin.mcp import McpAuthorization
 from core.signin.pending import PendingSignIns
-from core.signin.target import Credential, CredentialKind, Person, SignInTarget, host_label
+from core.signin.target import Credential, CredentialKind, Person, SignInTarget
 from core.tools.adk_confirmations import Account
 from core.tools.adk_requests import CREDENTIAL_CALL, CredentialOwner, set_credential_owner
 from core.tools.results import convert_object
@@ -291,7 +290,7 @@ class RunCredentials(BaseCredentialService):
         state = tool_context.session.state
         self.clear_shared_state(state)
         targets = await self._find_targets(tool, tool_context)
-        keys = {key for key, value in state.items() if key.startswith(_STATE_PREFIX) and _is_credential(value)}
+        keys = {key for key, value in state.items() if key.startswith(_STATE_PREFIX) and is_credential(value)}
         changes: dict[str, Any] = dict.fromkeys(keys)
         for key, target in targets.items() if not isinstance(tool, AgentTool) else ():  # its own tools get theirs
             if (credential := await self.get_credential(target)) is not None:
@@ -400,7 +399,7 @@ class RunCredentials(BaseCredentialService):
         return replace(target, label=f"{target.label} ({urlsplit(endpoint.base_url).netloc})")
 
     def _hide(self, credential: Credential) -> None:
-        for text in _list_forms(credential):
+        for text in list_forms(credential):
             self.secrets.add(text)
             add_temporary_secret(text)
 
@@ -480,70 +479,6 @@ def add_credentials(tool: BaseTool) -> None:
     tool.__dict__["run_async"] = run_with_credentials
 
 
-def read_target(config: AuthConfig, client_secrets: Mapping[str, str]) -> SignInTarget:
-    """Return the target of ADK's configuration of a credential.
-
-    Raises:
-        SignInError: it is of a kind that no person can complete.
-    """
-    key = config.credential_key or ""
-    scheme = config.auth_scheme
-    oauth = config.raw_auth_credential.oauth2 if config.raw_auth_credential else None
-    match scheme:
-        case OAuth2() if scheme.flows.authorizationCode is not None:
-            flow = scheme.flows.authorizationCode
-            urls = flow.authorizationUrl or "", flow.tokenUrl or "", ""
-            scopes = tuple(flow.scopes or ())
-        case OpenIdConnectWithConfig():
-            urls = scheme.authorization_endpoint, scheme.token_endpoint, scheme.revocation_endpoint or ""
-            scopes = tuple(scheme.scopes or ())
-        case APIKey():
-            label = scheme.description or f"API key {scheme.name}"
-            return SignInTarget(credential_key=key, kind=CredentialKind.API_KEY, label=label)
-        case HTTPBase() if scheme.scheme.lower() in ("basic", "bearer"):
-            label = scheme.description or f"HTTP {scheme.scheme.lower()} authentication"
-            return SignInTarget(credential_key=key, kind=CredentialKind(scheme.scheme.lower()), label=label)
-        case _:
-            raise SignInError(
-                f"a person cannot sign in by {type(scheme).__name__}: use OAuth2 with the authorization code flow"
-            )
-    if not all(urls[:2]):
-        raise SignInError("its scheme lacks the URL of the authorization or of the token")
-    if oauth is None or not oauth.client_id:
-        raise SignInError("its OAuth client has no client_id")
-    authorization_url, token_url, revocation_url = urls
-    host = host_label(authorization_url)
-    return SignInTarget(
-        credential_key=key,
-        kind=CredentialKind.OAUTH,
-        label=f"{scheme.description} ({host})" if scheme.description else host,
-        authorization_url=authorization_url,
-        token_url=token_url,
-        revocation_url=revocation_url,
-        client_id=oauth.client_id,
-        client_secret=oauth.client_secret or client_secrets.get(oauth.client_id, ""),
-        scopes=scopes,
-        audience=oauth.audience or "",
-        token_auth_method=oauth.token_endpoint_auth_method or "client_secret_basic",
-    )
-
-
-def to_adk_credential(target: SignInTarget, credential: Credential) -> AuthCredential:
-    """Return a credential as ADK's tools use it: without a refresh token and an expiry, so that ADK never refreshes."""
-    match target.kind:
-        case CredentialKind.OAUTH:
-            oauth = OAuth2Auth(access_token=credential.secret)
-            return AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=oauth)
-        case CredentialKind.API_KEY:
-            return AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=credential.secret)
-        case CredentialKind.BEARER:
-            given = HttpCredentials(token=credential.secret)
-        case CredentialKind.BASIC:
-            given = HttpCredentials(username=credential.username, password=credential.secret)
-    http = HttpAuth(scheme=target.kind.value, credentials=given)
-    return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
-
-
 def _find_person(service: SignInService | None, speakers: Sequence[User]) -> tuple[Person | None, str]:
     """Return the person as whom a run acts; if it acts as nobody, the reason."""
     if service is None:
@@ -561,11 +496,6 @@ def _is_shared(key: str) -> bool:
     return key.endswith(_SHARED_SUFFIX) or key.startswith(_SHARED_PREFIXES)
 
 
-def _is_credential(value: Any) -> bool:
-    has_type = isinstance(value, Mapping) and not {"auth_type", "authType"}.isdisjoint(value)
-    return has_type or isinstance(value, AuthCredential)
-
-
 def _to_plain(value: Any, depth: int = 0) -> Any:
     """Return a value as mappings, lists, scalars and bytes, to a depth below which `RunSecrets.mask` hides all."""
     match value:
@@ -581,14 +511,3 @@ def _to_plain(value: Any, depth: int = 0) -> Any:
             return value
         case _:
             return convert_object(value)
-
-
-def _list_forms(credential: Credential) -> Iterator[str]:
-    """Yield a secret as it passes through ADK, and in base64."""
-    texts = [credential.secret]
-    if credential.username:
-        texts.append(f"{credential.username}:{credential.secret}")
-    for text in texts:
-        yield text
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            yield encode(text.encode()).decode().rstrip("=")

@@ -31,7 +31,8 @@ from google.genai import types
 from core.concurrency.tasks import BackgroundTasks
 from core.errors import SignInError, SignInUnavailableError
 from core.observability.secret_redaction import format_error
-from core.signin.adk import RunCredentials, get_run_credentials, read_target, to_adk_credential
+from core.signin.adk import RunCredentials, get_run_credentials
+from core.signin.adk_credentials import read_target, to_adk_credential
 from core.signin.target import Credential, CredentialKind, Person, SignInTarget, host_label
 from core.tools.mcp import McpServer
 

@@ -34,7 +34,8 @@ from core.sessions import state as scopes
 from core.sessions.artifacts import ArtifactService
 from core.sessions.memory import MemoryService
 from core.sessions.service import SessionService
-from core.signin.adk import SignInService, read_target
+from core.signin.adk import SignInService
+from core.signin.adk_credentials import read_target
 from core.signin.credentials import CredentialStore
 from core.signin.mcp import McpAuthorization
 from core.signin.pending import PendingSignIns
