@@ -99,7 +99,7 @@ class Overview:
 
     Attributes:
         running: reports of the active turns, the newest first.
-        undecided: the number of approvals and questions that wait for people.
+        undecided: the number of requests that wait for people.
         platforms: the adapters and their shards, by name.
         failures: the failed turns of the last hour by cause, the most frequent cause first.
     """

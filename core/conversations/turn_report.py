@@ -61,8 +61,8 @@ class TurnReport:
             record is deleted.
         omitted_messages: the number of stored older messages that the model got neither as they are nor in a summary;
             None where they are not counted (`TurnReports.list`).
-        approvals: the approvals and questions of the turn to people.
-        decided_requests: the approvals and questions whose decisions started the turn.
+        approvals: the requests of the turn to people.
+        decided_requests: the requests whose decisions started the turn.
         reruns: the ids of later turns that answer the same messages, oldest first.
         is_reset: whether the session was reset or deleted after the start of the turn.
         app: the ADK app of the session; empty if the session is deleted.

@@ -105,7 +105,7 @@ class SignInTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What a person gave for a target: tokens of a service, an API key, or a name and a password.
+    """Credential of a person for a target: tokens of a service, an API key, or a name and a password.
 
     Attributes:
         secret: the access token, the API key, the bearer token or the password.

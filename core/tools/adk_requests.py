@@ -131,7 +131,7 @@ class Answer:
     is_expired: bool = False
 
 
-#: What people decided or answered.
+#: Decision or answer of people on a request.
 HumanDecision = Decision | Answer | SignInDecision
 
 

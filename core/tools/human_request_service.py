@@ -57,7 +57,7 @@ from core.usage.user_rate_limits import NO_RATE_LIMITS, UserRateLimiter
 
 log = logging.getLogger(__name__)
 
-#: What a run asks of people.
+#: Request of a run to people.
 AgentRequest = ConfirmationRequest | QuestionRequest | CredentialRequest
 
 #: Values of the columns that only an approval has.
@@ -73,7 +73,7 @@ MAX_ANSWERS = 100
 
 
 class HumanRequestService:
-    """Service for approvals and questions, in the table `human_requests`.
+    """Service for approvals, questions and sign-ins, in the table `human_requests`.
 
     Requests whose turn has no stored message are in the results of `list_decisions` only. They cannot be decided, and
     do not expire.
@@ -189,17 +189,17 @@ class HumanRequestService:
         }
 
     async def get(self, id_: str) -> HumanRequest | None:
-        """Return an approval or question by its id; None if unknown."""
+        """Return a request by its id; None if unknown."""
         async with self._database.read() as connection:
             return next(iter(await select_requests(connection, human_requests.c.id == id_)), None)
 
     async def list_of_turn(self, turn_id: str) -> list[HumanRequest]:
-        """Return the approvals and questions of a turn, decided or not, oldest first."""
+        """Return the requests of a turn, decided or not, oldest first."""
         async with self._database.read() as connection:
             return await select_requests(connection, human_requests.c.turn == turn_id)
 
     async def list_decided(self, origin: str) -> list[HumanRequest]:
-        """Return the decided approvals and questions that led to a turn (`Turn.origin`), oldest first.
+        """Return the decided requests that led to a turn (`Turn.origin`), oldest first.
 
         They are the requests whose decisions started the turn, and the question that the turn's message answers.
         """
@@ -249,7 +249,7 @@ class HumanRequestService:
         return [_to_decision(row) for row in rows]
 
     async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
-        """Store a person's decision on an open approval that they may decide.
+        """Store a person's decision on an open approval or sign-in that they may decide.
 
         An approval past its time expires instead. After the last decision on the requests of its turn, a new turn
         resumes the run. A denial over a user rate limit is stored too, but resumes no run in which nothing is approved.

@@ -231,7 +231,7 @@ class MessageAnswerResult:
 
 
 async def select_requests(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[HumanRequest]:
-    """Return the approvals and questions that match a SQL condition, oldest first.
+    """Return the requests that match a SQL condition, oldest first.
 
     A request is left out if its turn has no stored message any more.
 

@@ -16,7 +16,7 @@ from core.turns.queries import get_inbox_rows, is_active, is_message, is_waiting
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 
-#: Values for columns of `human_requests` that make a decided approval or question open again.
+#: Values for columns of `human_requests` that make a decided request open again.
 REOPENED: dict[str, Any] = {
     "decision": None,
     "decided_by": None,
@@ -50,7 +50,7 @@ class StopResult:
         turn_id: the running turn that is cancelled; None if there was none, or the person may not stop it.
         dropped_messages: the messages that waited for a turn, also those of deleted decisions and requests for reruns;
             no turn answers them now.
-        undecided_turn_ids: the turns whose approvals or questions were decided, but whose run had not continued yet:
+        undecided_turn_ids: the turns whose requests were decided, but whose run had not continued yet:
             these decisions are deleted, and people may decide again.
         has_cancelled_questions: whether open questions of the agent to people were deleted.
     """
