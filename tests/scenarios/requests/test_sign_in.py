@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer
 from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.auth.auth_tool import AuthConfig
+from google.adk.tools.openapi_tool import OpenAPIToolset
 from google.adk.tools.tool_context import ToolContext
 
 from channels.i18n import messages as words
@@ -86,15 +87,19 @@ def settings(simulator: Any) -> dict[str, Any]:
     return settings
 
 
+def create_scheme(service: OAuthServer) -> OAuth2:
+    flow = OAuthFlowAuthorizationCode(
+        authorizationUrl=f"{service.url}/authorize", tokenUrl=f"{service.url}/token", scopes={"calendar": "Read it"}
+    )
+    return OAuth2(flows=OAuthFlows(authorizationCode=flow))
+
+
 @pytest.fixture
 def run(start: StartBot, settings: dict[str, Any], service: OAuthServer) -> AbstractAsyncContextManager[Chat]:
     """Return the bot with sign-in and a tool that needs it."""
     client = service.register_client(f"{settings['public_url']}/sign-in/callback")
-    flow = OAuthFlowAuthorizationCode(
-        authorizationUrl=f"{service.url}/authorize", tokenUrl=f"{service.url}/token", scopes={"calendar": "Read it"}
-    )
     calendar["config"] = AuthConfig(
-        auth_scheme=OAuth2(flows=OAuthFlows(authorizationCode=flow)),
+        auth_scheme=create_scheme(service),
         raw_auth_credential=AuthCredential(
             auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id=client.id)
         ),
@@ -208,6 +213,38 @@ async def test_the_calendar_of_the_guide_is_the_persons(
         _, page = await browser.open(await service.sign_in("ada", service_url))
         assert "is connected" in page
         await wait_for_texts(chat, lambda found: any("Meeting of ada" in text for text in found))
+
+
+async def test_an_openapi_tool_gets_the_account_that_its_person_connects(
+    start: StartBot, settings: dict[str, Any], simulator: Any, service: OAuthServer, browser: Browser
+) -> None:
+    client = service.register_client(f"{settings['public_url']}/sign-in/callback")
+    operation = {"operationId": "list_events", "responses": {"200": {"description": "The events."}}}
+    toolset = OpenAPIToolset(
+        spec_dict={
+            "openapi": "3.0.0",
+            "info": {"title": "Calendar", "version": "1"},
+            "servers": [{"url": service.url}],
+            "paths": {"/calendar": {"get": operation}},
+        },
+        auth_scheme=create_scheme(service),
+        auth_credential=AuthCredential(
+            auth_type=AuthCredentialTypes.OAUTH2,
+            oauth2=OAuth2Auth(client_id=client.id, client_secret=client.secret),
+        ),
+        allow_private_network_access=True,
+    )
+    (calendar["tool"],) = await toolset.get_tools()
+    async with start(answer, **settings, tools=("tests.scenarios.requests.test_sign_in:OPENAPI_TOOL",)) as chat:
+        _, service_url = await ask_for_account(chat, simulator, browser)
+        await browser.open(await service.sign_in("ada", service_url))
+        await wait_for_texts(chat, lambda found: any("Meeting of ada" in text for text in found))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "OPENAPI_TOOL":
+        return calendar["tool"]
+    raise AttributeError(name)
 
 
 async def test_a_schedule_asks_and_acts_as_its_person(
