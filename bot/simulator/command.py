@@ -123,7 +123,7 @@ async def run_local_platforms(
                 settings,
                 environment,
                 tour_server.base_url,
-                calendar.url.replace(LOOPBACK, "localhost"),  # people see the host
+                calendar.url,
             ),
             find_agent_models=lambda: extension.inspector.agent_models,
             is_tour=is_tour or not (has_own_agent or can_call_tools(model)),

@@ -126,7 +126,7 @@ _sign_in = OAuthFlowAuthorizationCode(
     scopes={"calendar": "Read the calendar"},
 )
 calendar_account = AuthConfig(
-    auth_scheme=OAuth2(flows=OAuthFlows(authorizationCode=_sign_in)),
+    auth_scheme=OAuth2(description="Harbour Calendar", flows=OAuthFlows(authorizationCode=_sign_in)),
     raw_auth_credential=AuthCredential(
         auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id=CALENDAR_CLIENT)
     ),

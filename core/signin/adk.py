@@ -396,7 +396,7 @@ class RunCredentials(BaseCredentialService):
         if target.kind is CredentialKind.OAUTH or endpoint is None:
             return target
         # ADK gives all API keys in the same header the same `credential_key`
-        return replace(target, label=f"{target.label} ({urlsplit(endpoint.base_url).netloc})")
+        return replace(target, label=f"{target.label} at {urlsplit(endpoint.base_url).netloc}")
 
     def _hide(self, credential: Credential) -> None:
         for text in list_forms(credential):

@@ -49,7 +49,7 @@ def read_target(config: AuthConfig, client_secrets: Mapping[str, str]) -> SignIn
     return SignInTarget(
         credential_key=key,
         kind=CredentialKind.OAUTH,
-        label=f"{scheme.description} ({host})" if scheme.description else host,
+        label=f"{scheme.description} at {host}" if scheme.description else host,
         authorization_url=authorization_url,
         token_url=token_url,
         revocation_url=revocation_url,

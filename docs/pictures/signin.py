@@ -54,7 +54,7 @@ async def main() -> None:
     """Write `chat-connect.png`, `page-connect.png`, `chat-connected.png` and `chat-connections.png`."""
     async with OAuthServer() as provider:
         provider.users["ada"].events[:] = [CalendarEvent(EVENTS["ada"], datetime.now(UTC))]
-        example, *_ = read_examples(provider.url.replace("127.0.0.1", "localhost"), CLIENT_ID)
+        example, *_ = read_examples(provider.url, CLIENT_ID)
         settings = {"TOOLS": "calendars:events"}
         async with (
             run_scripted_simulator(respond, settings, {"calendars.py": example}) as address,

@@ -173,7 +173,7 @@ async def test_the_page_takes_the_tour_and_returns(page: Page) -> None:
     await expect(discord).to_contain_text("The Harbour Blend is roasted: 20 kg.")
     await expect(find_current_step(page)).to_contain_text("Sign-in")
     await page.focus("#slack-line")
-    await take_step(page, "Sign-in", "slack", "connect localhost so that I can go on")
+    await take_step(page, "Sign-in", "slack", "connect Harbour Calendar at 127.0.0.1 so that I can go on")
     await slack.get_by_role("button", name="Connect", exact=True).click()
     async with page.context.expect_page() as opened:
         await slack.get_by_role("link", name="Open the sign-in page").click()
@@ -182,7 +182,7 @@ async def test_the_page_takes_the_tour_and_returns(page: Page) -> None:
     for service in ("Slack", "the local provider"):
         await expect(tab.get_by_role("heading", name=f"Sign in with {service}")).to_be_visible()
         await tab.get_by_role("link", name="ada", exact=True).click()
-    await expect(tab.get_by_role("heading", name="localhost is connected")).to_be_visible()
+    await expect(tab.get_by_role("heading", name="Harbour Calendar at 127.0.0.1 is connected")).to_be_visible()
     await tab.close()
     await expect(slack).to_contain_text("Cupping with Mina Park")
     await page.focus("#discord-line")

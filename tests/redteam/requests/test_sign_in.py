@@ -194,7 +194,7 @@ async def test_an_api_key_is_not_sent_to_another_service_with_the_same_header(bo
     assert (await run(bot.create([create_toolset(server)], CALL, "Done."), "run-2", ADA)).sign_ins == ()
     (other,) = (await run(bot.create([create_toolset("https://evil.example")], CALL), "run-3", ADA)).sign_ins
     assert (asked.credential_key, asked.owner.person) == (other.credential_key, other.owner.person)
-    assert other.owner.label == "API key x-api-key (evil.example)"
+    assert other.owner.label == "API key x-api-key at evil.example"
 
 
 async def test_a_browser_of_the_same_user_id_in_another_workspace_is_refused(
