@@ -115,10 +115,10 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, simulator_p
     await post_message(page, "slack", "/help")
     response = page.locator("#slack .ephemeral", has_text="/reset")
     await expect(response).to_contain_text("Only visible to you")
-    await page.get_by_role("button", name="grace").click()
+    await page.get_by_role("button", name="grace", exact=True).click()
     await expect(page.locator("#slack .place.current")).to_be_visible()
     await expect(page.locator("#slack .ephemeral")).to_have_count(0)
-    await page.get_by_role("button", name="ada").click()
+    await page.get_by_role("button", name="ada", exact=True).click()
     await expect(response).to_be_visible()
     simulator_page.answer = lambda request: "A file, I see."
     await page.set_input_files(
@@ -206,10 +206,10 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, simulato
     await post_message(page, "discord", "@parley pay order 7 back")
     asks = page.locator("#discord .message", has=page.locator(".text", has_text="Approve"))
     await expect(asks).to_contain_text("120")
-    await page.get_by_role("button", name="grace").click()
+    await page.get_by_role("button", name="grace", exact=True).click()
     await asks.locator("button", has_text="Approve").click()
     await expect(page.locator("#discord .ephemeral")).to_have_count(1)  # only Grace sees the refusal
-    await page.get_by_role("button", name="ada").click()
+    await page.get_by_role("button", name="ada", exact=True).click()
     await expect(page.locator("#discord .ephemeral")).to_have_count(0)
     await asks.locator("button", has_text="Approve").click()
     await expect(page.locator("#discord .messages")).to_contain_text("It is paid back.")
