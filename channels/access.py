@@ -97,8 +97,10 @@ class AccessPolicy:
     def is_admin(self, actor: Actor) -> bool:
         return not self._admins.isdisjoint({actor.author, *actor.roles})
 
-    def to_user(self, actor: Actor, name: str) -> User:
-        return User(actor.author, name, frozenset(actor.roles), self.is_admin(actor))
+    def to_user(self, actor: Actor, name: str, workspace: str = "") -> User:
+        """Return an actor with their rights; `workspace` is that of the place where they act."""
+        is_admin = self.is_admin(actor)
+        return User(actor.author, name, frozenset(actor.roles), is_admin, actor.platform, workspace)
 
     def check(self, actor: Actor, location: Location) -> AccessDecision:
         """Return whether a user may use the bot at a place.

@@ -22,7 +22,6 @@ from channels.replies.reactions import QueuedReactions
 from channels.replies.tool_status import shorten_plain
 from core.conversations.feedback import Rating
 from core.inbox.entries import InboxEntry
-from core.messages.identity import User
 from core.messages.inbox_message import InboxMessage
 from core.privacy.export import ExportFormat, ExportViewer
 from core.signin.target import Person
@@ -192,8 +191,9 @@ class CommandHandler:
             items += await list_jobs(self._services.jobs.store, message, say)
             heading, empty = words.YOUR_SCHEDULES, words.NO_SCHEDULES
         else:
-            author = User(message.author, "", platform=message.platform, workspace=message.location.workspace)
-            items = await list_sign_ins(self._services.sign_ins, Person.of(author), say)
+            to_user = self._services.access_policy.to_user
+            author = Person.of(to_user(message.actor_or_author, "", message.location.workspace))
+            items = await list_sign_ins(self._services.sign_ins, author, say)
             heading, empty = words.YOUR_CONNECTIONS, words.NO_CONNECTIONS
         if not items:
             return CommandResult(say(empty))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from channels.base import Button
+from channels.replies.tool_status import shorten_plain
 
 #: The most items whose actions are buttons; the actions of more are menus.
 MAX_ITEMS_WITH_BUTTONS = 4
@@ -15,8 +16,8 @@ MAX_OPTIONS = 25
 #: The most characters of the list. Discord: a message has at most 2,000.
 MAX_LIST_CHARACTERS = 1900
 
-#: The most characters of an option.
-MAX_OPTION_TITLE = 60
+#: The most characters of a title.
+_MAX_TITLE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class ListedItem:
     title: str
     line: str
     buttons: Sequence[Button]
+
+
+def shorten_title(title: str) -> str:
+    """Return a title on one line, without markup, cut to the length of an option."""
+    return shorten_plain(title, _MAX_TITLE)
 
 
 def render_items(items: Sequence[ListedItem], heading: str) -> tuple[str, list[Button]]:

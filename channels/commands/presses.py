@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from channels.base import Button
 from channels.commands.answers import AnswerHandler, ensure_message_ids
 from channels.commands.handlers import CommandResult, prompt_limit_message
+from channels.commands.listed_items import shorten_title
 from channels.commands.schedules import handle_schedule_press
 from channels.commands.services import PlatformServices
-from channels.commands.sign_ins import disconnect, shorten_name
+from channels.commands.sign_ins import disconnect
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import LINK_PREFIX, ButtonAction, Press, QuestionAction, TurnAction, parse_button
@@ -64,8 +64,7 @@ class PressHandler:
         if parsed is None:
             return CommandResult(say(words.UNKNOWN_BUTTON))
         buttons: Sequence[Button] = ()
-        user = self._services.access_policy.to_user(actor, name)
-        user = replace(user, platform=actor.platform, workspace=workspace)
+        user = self._services.access_policy.to_user(actor, name, workspace)
         match parsed:
             case ("approve" | "always" | "deny" | "decline") as decision, request_id, _:
                 text = await self._decide(request_id, user, _VERDICTS[decision], say)
@@ -155,7 +154,7 @@ class PressHandler:
             self._services.request_messages.start_update(request)
             return say(words.ALREADY_ENDED), ()
         add_temporary_secret(url)  # the platforms' libraries log their requests at DEBUG
-        service = shorten_name(request.owner.label)
+        service = shorten_title(request.owner.label)
         text = say(words.SIGN_IN_LINK, service=service, minutes=f"{STEP_SECONDS / 60:g}")
         return text, [Button(f"{LINK_PREFIX}{request.id}", say(words.OPEN_SIGN_IN), "primary", url=url)]
 

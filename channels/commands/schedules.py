@@ -1,13 +1,12 @@
 """Schedules in commands: the list of a person's schedules and background jobs, and presses of their buttons."""
 
 from channels.base import Button
-from channels.commands.listed_items import MAX_OPTION_TITLE, ListedItem
+from channels.commands.listed_items import ListedItem, shorten_title
 from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.markdown.times import format_time
 from channels.replies.buttons import Press, create_button
-from channels.replies.tool_status import shorten_plain
 from channels.turns.schedules import TIME_ZONES, render_schedule
 from core.messages.identity import Actor
 from core.messages.inbox_message import InboxMessage
@@ -40,7 +39,7 @@ async def list_schedules(store: ScheduleStore, message: InboxMessage, say: Messa
             buttons.insert(0, create_button("schedule_pause", schedule.id, say))
         elif schedule.state == "paused":
             buttons.insert(0, create_button("schedule_resume", schedule.id, say))
-        items.append(ListedItem(shorten_plain(schedule.title, MAX_OPTION_TITLE), line, buttons))
+        items.append(ListedItem(shorten_title(schedule.title), line, buttons))
     return items
 
 
@@ -53,7 +52,7 @@ async def list_jobs(store: JobStore, message: InboxMessage, say: MessageCatalog)
         line = say(words.JOB_RUNNING, call=shown, time=format_time(job.created_at))
         if job.place != message.place:
             line = say(words.SCHEDULE_ELSEWHERE, line=line)
-        title = shorten_plain(job.call, MAX_OPTION_TITLE)
+        title = shorten_title(job.call)
         items.append(ListedItem(title, line, [create_button("cancel_job", job.id, say)]))
     return items
 
@@ -88,11 +87,7 @@ async def handle_schedule_press(
     if isinstance(changed, ScheduleDenial):
         return say(_DENIALS[changed])
     services.rerenderer.rerender(changed.turn)
-    return (
-        say(done, title=shorten_plain(changed.title, MAX_OPTION_TITLE))
-        if done
-        else await render_schedule(changed, store, say)
-    )
+    return say(done, title=shorten_title(changed.title)) if done else await render_schedule(changed, store, say)
 
 
 async def _choose_time_zone(

@@ -2,7 +2,7 @@
 
 import logging
 
-from channels.commands.listed_items import MAX_OPTION_TITLE, ListedItem
+from channels.commands.listed_items import ListedItem, shorten_title
 from channels.commands.services import PlatformServices
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -23,7 +23,7 @@ async def list_sign_ins(store: CredentialStore, person: Person, say: MessageCata
     """Return the connected accounts of a person."""
     return [
         ListedItem(
-            shorten_plain(" ".join(filter(None, [sign_in.label, sign_in.account])), MAX_OPTION_TITLE),
+            shorten_title(" ".join(filter(None, [sign_in.label, sign_in.account]))),
             _describe(sign_in, say),
             [create_button("disconnect", sign_in.id, say)],
         )
@@ -33,18 +33,14 @@ async def list_sign_ins(store: CredentialStore, person: Person, say: MessageCata
 
 def _describe(sign_in: SignIn, say: MessageCatalog) -> str:
     parts = [
-        f"**{shorten_name(sign_in.label)}**",
-        shorten_name(sign_in.account),
+        f"**{shorten_title(sign_in.label)}**",
+        shorten_title(sign_in.account),
         shorten_plain(", ".join(sign_in.scopes), _MAX_SCOPES_CHARACTERS),
         say(words.CONNECTED_SINCE, time=format_time(sign_in.created_at)),
         say(words.CONNECTION_USED, time=format_time(sign_in.used_at)) if sign_in.used_at else "",
         say(words.CONNECTION_LOST) if sign_in.state == "lost" else "",
     ]
     return "; ".join(filter(None, parts))
-
-
-def shorten_name(name: str) -> str:
-    return shorten_plain(name, MAX_OPTION_TITLE)
 
 
 async def delete_sign_ins(store: CredentialStore, person: Person) -> None:
@@ -59,4 +55,4 @@ async def disconnect(services: PlatformServices, sign_in_id: str, person: Person
     deleted = await services.sign_ins.delete(person, sign_in_id)
     if deleted is None:
         return say(words.CONNECTION_UNKNOWN)
-    return say(words.DISCONNECTED, service=shorten_name(deleted.label))
+    return say(words.DISCONNECTED, service=shorten_title(deleted.label))

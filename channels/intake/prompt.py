@@ -181,8 +181,7 @@ class PromptBuilder:
         return [*speakers.values(), *([] if run.is_complete else [ANONYMOUS_USER])]
 
     def _to_user(self, message: InboxMessage, name: str) -> User:
-        user = self._access_policy.to_user(message.actor_or_author, name)
-        return replace(user, platform=message.actor_or_author.platform, workspace=message.location.workspace)
+        return self._access_policy.to_user(message.actor_or_author, name, message.location.workspace)
 
 
 def _is_hook(message: InboxMessage) -> bool:
