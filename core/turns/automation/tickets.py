@@ -8,8 +8,16 @@ from typing import Any
 from core.errors import TicketError, ToolError
 from core.store.database import Database
 from core.store.engine_options import normalize_database_url
-from core.turns.automation.context import find_automation, find_call
-from core.turns.automation.jobs import FinishResult, JobResult, JobStore, get_event_key, new_job_id, new_key
+from core.turns.automation.context import AutomationContext, find_automation, find_call
+from core.turns.automation.jobs import (
+    FinishResult,
+    JobResult,
+    JobStore,
+    ToolInvocation,
+    get_event_key,
+    new_job_id,
+    new_key,
+)
 from core.turns.claims import derive_turn_id
 
 #: Beginning of the path at which `POST` finishes a ticket; the id follows.
@@ -64,14 +72,7 @@ async def get_ticket() -> Ticket:
     if automation is None or call is None:
         raise ToolError("get_ticket works within a tool call of a turn of Slack or Discord, and not in the background")
     key = new_key()
-    id_ = await automation.jobs.store.create(
-        new_job_id(),
-        call,
-        automation.message,
-        target=automation.job_target,
-        is_shared=automation.is_shared,
-        key=key,
-    )
+    id_ = await _create_job(automation, call, key=key)
     url = automation.jobs.public_url
     return Ticket(id_, key, f"{url}{TICKETS_PATH}{id_}" if url else "")
 
@@ -88,12 +89,19 @@ async def store_pending_call(result: Any) -> None:
         return
     ids = (result.get(name) for name in _EXTERNAL_ID_NAMES)
     external_id = next((str(id_) for id_ in ids if id_), None)
-    await automation.jobs.store.create(
+    await _create_job(automation, call, external_id=external_id)
+
+
+async def _create_job(
+    automation: AutomationContext, call: ToolInvocation, *, key: str = "", external_id: str | None = None
+) -> str:
+    return await automation.jobs.store.create(
         new_job_id(),
         call,
         automation.message,
         target=automation.job_target,
         is_shared=automation.is_shared,
+        key=key,
         external_id=external_id,
     )
 
