@@ -2,15 +2,12 @@
 
 import asyncio
 import json
-from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from bot.cli.main import cli
 from bot.cli.operations import UnknownIdError
-from bot.monitoring import logs
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import sign_ins
@@ -39,12 +36,8 @@ async def create_sign_in(url: str) -> None:
     await database.aclose()
 
 
-def test_operators_list_and_disconnect_accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
-    monkeypatch.setenv("DATABASE_URL", url)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(logs, "configure_logging", lambda *_, **__: None)  # it would change the logs of other tests
-    asyncio.run(create_sign_in(url))
+def test_operators_list_and_disconnect_accounts(command_database: str) -> None:
+    asyncio.run(create_sign_in(command_database))
     runner = CliRunner()
     (listed,) = json.loads(runner.invoke(cli, ["connections", "--json"]).output)
     assert (listed["id"], listed["user"], listed["label"]) == ("1a2b3c4d5e", "U1", "GitHub")

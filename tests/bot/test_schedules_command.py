@@ -3,14 +3,11 @@
 import asyncio
 import json
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from bot.cli.main import cli
 from bot.cli.operations import UnknownIdError
-from bot.monitoring import logs
 from core.sessions.lifecycle import new_session_row
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -33,12 +30,8 @@ async def create_schedule(url: str) -> None:
     await database.aclose()
 
 
-def test_operators_list_and_delete_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
-    monkeypatch.setenv("DATABASE_URL", url)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(logs, "configure_logging", lambda *_, **__: None)  # it would change the logs of other tests
-    asyncio.run(create_schedule(url))
+def test_operators_list_and_delete_schedules(command_database: str) -> None:
+    asyncio.run(create_schedule(command_database))
     runner = CliRunner()
     (listed,) = json.loads(runner.invoke(cli, ["schedules", "--json"]).output)
     assert (listed["id"], listed["user"], listed["text"]) == ("1a2b3c4d5e", "U1", "water the plants")

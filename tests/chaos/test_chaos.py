@@ -3,8 +3,7 @@
 These tests use a random sample of the cases; `make chaos` runs all.
 """
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,12 @@ from tests.chaos import campaign, databases
 from tests.chaos.campaign import CaseResult
 from tests.chaos.crash_points import module_of
 from tests.chaos.report import table
-from tests.chaos.runner import FORKED_MODULE, DatabaseProvider, ScenarioRunner
+from tests.chaos.runner import DatabaseProvider, ScenarioRunner
 from tests.chaos.verdict import judge
-from tests.conftest import run_fork_server
+from tests.processes.crash_runs import fork_server, provide_database
 from tests.processes.fork_server import ForkServer
-from tests.processes.postgres import PostgresServer
+
+__all__ = ["fork_server", "provide_database"]
 
 #: Number of cases per database: with one crash, and with two.
 SINGLE_CRASHES, DOUBLE_CRASHES = 10, 2
@@ -26,21 +26,6 @@ SEED = 5
 STEERING_MODULES = {"core/turns/steering.py", "channels/intake/steering.py"}
 
 pytestmark = pytest.mark.timeout(600)  # on an overloaded machine
-
-
-@pytest.fixture(scope="module")
-def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
-    with run_fork_server(pytestconfig, FORKED_MODULE) as process:
-        yield process
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def provide_database(request: pytest.FixtureRequest, fork_server: ForkServer, tmp_path: Path) -> DatabaseProvider:
-    if request.param == "sqlite":
-        return await databases.create_sqlite_provider(tmp_path)
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    await asyncio.to_thread(fork_server.warm_up, await databases.create_warm_up_database(server))
-    return await databases.create_postgres_provider(server)
 
 
 async def test_each_message_has_one_outcome_at_every_crash_point(

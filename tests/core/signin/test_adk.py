@@ -1,7 +1,7 @@
 """Tools of an ADK agent with the credentials of the person who speaks, in one session of several people."""
 
 import base64
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,10 @@ BOT = User("bot:B1", "Robot", platform="slack", workspace="T1")
 KEY = "k" * 20 + "0123456789abcdef"
 
 
+#: What a tool does with an access token.
+Use = Callable[[str, ToolContext], Awaitable[Any]]
+
+
 @dataclass
 class Service:
     """The service at which people sign in, as tools see it."""
@@ -84,14 +88,21 @@ class Service:
 
     # Tools, one for each way in which ADK's tools get a credential
 
-    def function(self) -> FunctionTool:
-        config = self.config()
+    def function(self, use: Use | None = None, *, key: str | None = None) -> FunctionTool:
+        """Return a tool that uses its credential, by default to name the user.
+
+        Args:
+            key: the `credential_key`.
+        """
+        config = self.config(key)
 
         async def whoami(tool_context: ToolContext) -> Any:
             credential = tool_context.get_auth_response(config)
-            if credential is None:
+            if credential is None or credential.oauth2 is None:
                 tool_context.request_credential(config)
                 return {"status": "pending"}
+            if use is not None:
+                return await use(str(credential.oauth2.access_token), tool_context)
             return await self.get_user(credential)
 
         return FunctionTool(whoami)
@@ -437,16 +448,7 @@ async def test_one_key_of_two_services_needs_two_sign_ins(bot: Bot, service: Ser
     other = Service(service.provider, *register(service.provider))
 
     def create(own: Service, name: str) -> FunctionTool:
-        config = own.config("shared")
-
-        async def whoami(tool_context: ToolContext) -> Any:
-            credential = tool_context.get_auth_response(config)
-            if credential is None:
-                tool_context.request_credential(config)
-                return {"status": "pending"}
-            return await own.get_user(credential)
-
-        tool = FunctionTool(whoami)
+        tool = own.function(key="shared")
         tool.name = name
         return tool
 
@@ -458,34 +460,22 @@ async def test_one_key_of_two_services_needs_two_sign_ins(bot: Bot, service: Ser
 
 
 async def test_a_tool_that_returns_its_token_returns_none(bot: Bot, service: Service) -> None:
-    config = service.config()
+    async def show(token: str, _: ToolContext) -> Any:
+        return {"headers": [f"Bearer {token}"]}
 
-    async def whoami(tool_context: ToolContext) -> Any:
-        credential = tool_context.get_auth_response(config)
-        if credential is None or credential.oauth2 is None:
-            tool_context.request_credential(config)
-            return {"status": "pending"}
-        return {"headers": [f"Bearer {credential.oauth2.access_token}"]}
-
-    await connect(bot, FunctionTool(whoami))
-    conversation = bot.create([FunctionTool(whoami)], CALL, "Done.")
+    await connect(bot, service.function(show))
+    conversation = bot.create([service.function(show)], CALL, "Done.")
     await run(conversation, "run-2", ADA)
     assert (await get_results(conversation))[-1] == {"headers": ["Bearer [redacted]"]}
 
 
 async def test_a_tool_cannot_save_its_token_in_a_file(bot: Bot, service: Service) -> None:
-    config = service.config()
-
-    async def whoami(tool_context: ToolContext) -> Any:
-        credential = tool_context.get_auth_response(config)
-        if credential is None or credential.oauth2 is None:
-            tool_context.request_credential(config)
-            return {"status": "pending"}
-        await tool_context.save_artifact("token.txt", types.Part(text=f"it is {credential.oauth2.access_token}"))
+    async def save(token: str, tool_context: ToolContext) -> Any:
+        await tool_context.save_artifact("token.txt", types.Part(text=f"it is {token}"))
         return "saved"
 
-    await connect(bot, FunctionTool(whoami))
-    conversation = bot.create([FunctionTool(whoami)], CALL, "Sorry.")
+    await connect(bot, service.function(save))
+    conversation = bot.create([service.function(save)], CALL, "Sorry.")
     await run(conversation, "run-2", ADA)
     assert "token.txt is not saved" in str((await get_results(conversation))[-1])
 

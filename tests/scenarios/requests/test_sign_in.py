@@ -1,10 +1,12 @@
 """Sign-in: a tool acts as the person who asked, after that person has connected an account in a browser."""
 
 import re
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from http.cookies import SimpleCookie
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import aiohttp
@@ -25,6 +27,9 @@ from docs.pictures.signin import read_examples
 from tests.processes.procfile import find_free_port
 from tests.scenarios.chat import Chat, list_buttons, list_texts, wait_for_texts
 from tests.scenarios.conftest import StartBot
+
+#: The tool of the guide, in a module that a fixture makes.
+GUIDE_TOOL = "calendar_of_the_guide:events"
 
 #: Configuration of the calendar's account, and the URL of its resource; each test sets its own.
 calendar: dict[str, Any] = {}
@@ -194,21 +199,20 @@ async def ask_for_account(chat: Chat, simulator: Any, browser: Browser, question
     return await browser.open(await simulator.sign_in("ada", platform_url))
 
 
-async def test_the_calendar_of_the_guide_is_the_persons(
-    start: StartBot,
-    settings: dict[str, Any],
-    simulator: Any,
-    service: OAuthServer,
-    browser: Browser,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def guide_settings(settings: dict[str, Any], service: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Settings for the tool of the guide, `GUIDE_TOOL`, with a client of the local provider."""
     client = service.register_client(f"{settings['public_url']}/sign-in/callback")
-    secrets = {client.id: client.secret}
-    module = f"calendar_of_the_guide_{settings['port']}"
-    (tmp_path / f"{module}.py").write_text(read_examples(service.url, client.id)[0])
-    monkeypatch.syspath_prepend(tmp_path)
-    async with start(answer, **settings, sign_in_client_secrets=secrets, tools=(f"{module}:events",)) as chat:
+    module = ModuleType(GUIDE_TOOL.partition(":")[0])
+    exec(read_examples(service.url, client.id)[0], module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return settings | {"sign_in_client_secrets": {client.id: client.secret}}
+
+
+async def test_the_calendar_of_the_guide_is_the_persons(
+    start: StartBot, guide_settings: dict[str, Any], simulator: Any, service: OAuthServer, browser: Browser
+) -> None:
+    async with start(answer, **guide_settings, tools=(GUIDE_TOOL,)) as chat:
         _, service_url = await ask_for_account(chat, simulator, browser)
         _, page = await browser.open(await service.sign_in("ada", service_url))
         assert "is connected" in page
@@ -248,13 +252,7 @@ def __getattr__(name: str) -> Any:
 
 
 async def test_a_schedule_asks_and_acts_as_its_person(
-    start: StartBot,
-    settings: dict[str, Any],
-    simulator: Any,
-    service: OAuthServer,
-    browser: Browser,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    start: StartBot, guide_settings: dict[str, Any], simulator: Any, service: OAuthServer, browser: Browser
 ) -> None:
     def call(request: ReceivedRequest) -> Any:
         if request.tool_results and request.tool_results[-1].name == "schedule":
@@ -263,13 +261,7 @@ async def test_a_schedule_asks_and_acts_as_its_person(
             return answer(request)
         return CallTool("schedule", {"text": "list my events", "in_minutes": 0.02})
 
-    client = service.register_client(f"{settings['public_url']}/sign-in/callback")
-    secrets = {client.id: client.secret}
-    module = f"calendar_of_the_schedule_{settings['port']}"
-    (tmp_path / f"{module}.py").write_text(read_examples(service.url, client.id)[0])
-    monkeypatch.syspath_prepend(tmp_path)
-    tools = (f"{module}:events", "core.tools:schedule")
-    async with start(call, **settings, sign_in_client_secrets=secrets, tools=tools) as chat:
+    async with start(call, **guide_settings, tools=(GUIDE_TOOL, "core.tools:schedule")) as chat:
         _, service_url = await ask_for_account(chat, simulator, browser, "Do it later")
         await browser.open(await service.sign_in("ada", service_url))
         await wait_for_texts(chat, lambda found: any("Meeting of ada" in text for text in found))
